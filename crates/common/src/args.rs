@@ -1,0 +1,317 @@
+//! The options that the binaries share, and how a command line becomes a [`Plan`].
+//!
+//! Letters and long names follow perftest; `-` and `_` are the same in long names. An option or value that is
+//! not understood is an error with exit status 2, never a fallback.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, Parser};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::plan::{self, MAX_QPS, MAX_ROUNDS, MAX_TX_DEPTH, Plan, RoundLength, Traffic, Transport};
+use crate::units::ByteSize;
+
+/// Which device, port and address this end uses.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "This end")]
+pub struct DeviceArgs {
+    /// RDMA device to use [default: the first with an ACTIVE port]
+    #[arg(short = 'd', long = "ib-dev", value_name = "DEV")]
+    pub ib_dev: Option<String>,
+    /// Port of the device [default: its first ACTIVE port]
+    #[arg(short = 'i', long = "ib-port", value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    pub ib_port: Option<u8>,
+    /// Index into the GID table [default: chosen by property to match the other end, and explained]
+    #[arg(short = 'x', long = "gid-index", value_name = "N")]
+    pub gid_index: Option<u32>,
+}
+
+/// The other end and the control channel.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "The other end")]
+pub struct PeerArgs {
+    /// Server to measure against; without it this process is the server
+    #[arg(value_name = "HOST")]
+    pub host: Option<String>,
+    /// TCP port of the control channel
+    #[arg(short = 'p', long = "port", value_name = "PORT", default_value_t = 18515, value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: u16,
+    /// What carries the bytes [default: rdma; it is never changed silently]
+    #[arg(long, value_name = "NAME", value_enum)]
+    pub transport: Option<Transport>,
+    /// Server: serve one client and exit with its status
+    #[arg(long)]
+    pub once: bool,
+}
+
+/// What is transferred; only the client takes these, the server learns them from it.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "The measurement (client only)")]
+pub struct TransferArgs {
+    /// Message size in bytes; K, M and G are powers of 1024
+    #[arg(short = 's', long, value_name = "SIZE", default_value = "64K", value_parser = parse_size)]
+    pub size: ByteSize,
+    /// Measure every power of two from 2 bytes to 8 MiB
+    #[arg(short = 'a', long, conflicts_with = "size")]
+    pub all: bool,
+    /// Writes on each queue pair in a round
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 5000, value_parser = clap::value_parser!(u64).range(1..=u64::from(u32::MAX)))]
+    pub iters: u64,
+    /// Measure each size for this long instead of -n; the time is divided among the rounds
+    #[arg(short = 'D', long, value_name = "SECONDS", value_parser = parse_seconds, conflicts_with = "iters")]
+    pub duration: Option<f64>,
+    /// Queue pairs to spread the writes over
+    #[arg(short = 'q', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_QPS)))]
+    pub qp: u32,
+    /// Writes that may be outstanding on a queue pair
+    #[arg(short = 't', long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_TX_DEPTH)))]
+    pub tx_depth: u32,
+    /// Both ends write at the same time; the result is the sum of both directions
+    #[arg(short = 'b', long)]
+    pub bidirectional: bool,
+    /// Path MTU in bytes [default: the smaller of the two ports' active MTUs]
+    #[arg(short = 'm', long, value_name = "BYTES", value_parser = parse_mtu)]
+    pub mtu: Option<u32>,
+    /// Rounds of each size; the table shows their median, JSON keeps them all
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ROUNDS)))]
+    pub rounds: u32,
+    /// Writes on each queue pair before the first round of a size, not counted [default: the queue's depth]
+    #[arg(long, value_name = "N")]
+    pub warmup: Option<u32>,
+    /// Send a known pattern, and have the target check what arrived
+    #[arg(long)]
+    pub validate: bool,
+}
+
+/// How results are shown.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Output")]
+pub struct OutputArgs {
+    /// Show bandwidth in Gb/s (10⁹ bits a second) instead of MiB/s
+    #[arg(long)]
+    pub report_gbits: bool,
+    /// Write the result as one JSON document to stdout, or to FILE beside the table
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    pub json: Option<Option<PathBuf>>,
+    /// Show every round and the evidence, not only the medians
+    #[arg(short = 'v', long)]
+    pub verbose: bool,
+}
+
+/// A parsed command line, and which options were on it.
+pub struct Parsed<A> {
+    /// The values, defaults filled in.
+    pub args: A,
+    /// The identifiers of the options that were given.
+    pub given: Vec<String>,
+}
+
+/// What a command line asks for when it asks for no run: the text of `--help` or `--version`.
+pub enum Parse<A> {
+    /// A run.
+    Run(Parsed<A>),
+    /// A text for stdout.
+    Text(String),
+}
+
+/// Parses `argv` (with the program's name first).
+///
+/// # Errors
+/// [`ErrorKind::Usage`] with clap's own words and its suggestion, if it has one.
+pub fn parse<A: Parser>(argv: impl IntoIterator<Item = OsString>) -> Result<Parse<A>> {
+    let argv =
+        argv.into_iter().enumerate().map(|(index, arg)| if index == 0 { arg } else { with_dashes(arg) });
+    match A::command().try_get_matches_from(argv) {
+        Ok(matches) => {
+            let args = A::from_arg_matches(&matches).map_err(|error| usage_error(&error))?;
+            Ok(Parse::Run(Parsed { args, given: given_on_command_line(&matches) }))
+        }
+        Err(error) if !error.use_stderr() => Ok(Parse::Text(error.render().to_string())),
+        Err(error) => Err(usage_error(&error)),
+    }
+}
+
+/// perftest spells long options with `_` as often as with `-`; both are taken.
+fn with_dashes(arg: OsString) -> OsString {
+    let Some(text) = arg.to_str().filter(|text| text.starts_with("--")) else { return arg };
+    let (name, value) = text.split_at(text.find('=').unwrap_or(text.len()));
+    format!("{}{value}", name.replace('_', "-")).into()
+}
+
+fn given_on_command_line(matches: &ArgMatches) -> Vec<String> {
+    let given = |id: &&clap::Id| matches.value_source(id.as_str()) == Some(ValueSource::CommandLine);
+    // clap lists argument groups among the ids; they have no value of their own.
+    let is_argument =
+        |id: &&clap::Id| matches.try_contains_id(id.as_str()).is_ok() && !id.as_str().ends_with("Args");
+    matches.ids().filter(is_argument).filter(given).map(|id| id.as_str().to_owned()).collect()
+}
+
+fn usage_error(error: &clap::Error) -> Error {
+    let text = error.render().to_string();
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let what = lines.next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+    let mut usage = Error::new(ErrorKind::Usage, what);
+    let mut hint = None;
+    for line in lines {
+        if let Some(tip) = line.strip_prefix("tip: ") {
+            hint = Some(tip.to_owned());
+        } else if let Some(values) = line.strip_prefix("[possible values: ") {
+            usage = usage.fact("possible values", values.trim_end_matches(']'));
+        }
+    }
+    usage.hint(hint.unwrap_or_else(|| "--help lists every option with its range".to_owned()))
+}
+
+fn parse_size(text: &str) -> std::result::Result<ByteSize, String> {
+    let size = ByteSize::from_str(text).map_err(|error| error.to_string())?;
+    if size.bytes() == 0 || size.bytes() > plan::MAX_MSG_SIZE {
+        return Err(format!("a message has 1 byte to {}", ByteSize(plan::MAX_MSG_SIZE)));
+    }
+    Ok(size)
+}
+
+fn parse_seconds(text: &str) -> std::result::Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "a number of seconds, for instance 10 or 0.5".to_owned())?;
+    if seconds > 0.0 && seconds <= plan::MAX_SECONDS {
+        Ok(seconds)
+    } else {
+        Err(format!("more than 0 and at most {} seconds", plan::MAX_SECONDS))
+    }
+}
+
+fn parse_mtu(text: &str) -> std::result::Result<u32, String> {
+    text.parse()
+        .ok()
+        .filter(|mtu| plan::PATH_MTUS.contains(mtu))
+        .ok_or_else(|| "a path MTU is one of 256, 512, 1024, 2048 and 4096 bytes".to_owned())
+}
+
+/// The sizes of `--all`: 2¹ to 2²³ bytes, as in perftest.
+pub fn all_sizes() -> Vec<u64> {
+    (1..=23).map(|power| 1 << power).collect()
+}
+
+impl TransferArgs {
+    /// The options of this group, by identifier, that were given: a server refuses them.
+    pub fn given(given: &[String]) -> Vec<String> {
+        let command = Self::augment_args(clap::Command::new(""));
+        let of_group = |id: &&String| command.get_arguments().any(|arg| arg.get_id() == id.as_str());
+        given.iter().filter(of_group).map(|id| format!("--{}", id.replace('_', "-"))).collect()
+    }
+
+    /// The plan of a run of `tool` over `transport`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Usage`] where options contradict each other.
+    pub fn plan(&self, tool: &str, transport: Transport) -> Result<Plan> {
+        let plan = Plan {
+            tool: tool.to_owned(),
+            transport,
+            sizes_bytes: if self.all { all_sizes() } else { vec![self.size.bytes()] },
+            round_length: match self.duration {
+                Some(seconds) => RoundLength::Seconds(seconds / f64::from(self.rounds)),
+                None => RoundLength::Iterations(self.iters),
+            },
+            rounds: self.rounds,
+            warmup_iterations: self.warmup.unwrap_or(self.tx_depth).into(),
+            qps: self.qp,
+            tx_depth: self.tx_depth,
+            signal_every: plan::signal_every(self.tx_depth),
+            traffic: if self.bidirectional { Traffic::Bidirectional } else { Traffic::Unidirectional },
+            path_mtu_bytes: self.mtu,
+            validate: self.validate,
+        };
+        plan.check()?;
+        Ok(plan)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Parser)]
+    #[command(name = "tool")]
+    struct Tool {
+        #[command(flatten)]
+        peer: PeerArgs,
+        #[command(flatten)]
+        transfer: TransferArgs,
+    }
+
+    fn parsed(line: &str) -> Result<Parsed<Tool>> {
+        match parse::<Tool>(line.split_whitespace().map(OsString::from))? {
+            Parse::Run(parsed) => Ok(parsed),
+            Parse::Text(text) => panic!("no run but a text: {text}"),
+        }
+    }
+
+    fn plan_of(line: &str) -> Plan {
+        parsed(line).unwrap().args.transfer.plan("write-bw", Transport::Rdma).unwrap()
+    }
+
+    fn refusal(line: &str) -> String {
+        let error = parsed(line).err().unwrap();
+        assert_eq!(error.kind, ErrorKind::Usage);
+        error.what
+    }
+
+    #[test]
+    fn defaults_are_perftests() {
+        let plan = plan_of("tool host");
+        assert_eq!(plan.sizes_bytes, [65536]);
+        assert_eq!(plan.round_length, RoundLength::Iterations(5000));
+        assert_eq!((plan.qps, plan.tx_depth, plan.rounds), (1, 128, 3));
+        assert_eq!(parsed("tool host").unwrap().args.peer.port, 18515);
+    }
+
+    #[test]
+    fn underscores_and_dashes_are_the_same_in_long_names_only() {
+        assert_eq!(plan_of("tool host --tx_depth 7").tx_depth, 7);
+        assert_eq!(plan_of("tool host --tx-depth=7").tx_depth, 7);
+        assert_eq!(parsed("tool my_host").unwrap().args.peer.host.as_deref(), Some("my_host"));
+    }
+
+    #[test]
+    fn duration_is_divided_among_the_rounds() {
+        assert_eq!(plan_of("tool host -D 6").round_length, RoundLength::Seconds(2.0));
+        assert_eq!(plan_of("tool host -D 6 --rounds 1").round_length, RoundLength::Seconds(6.0));
+    }
+
+    #[test]
+    fn all_is_2_bytes_to_8_mib() {
+        let sizes = plan_of("tool host -a").sizes_bytes;
+        assert_eq!((sizes.len(), sizes[0], sizes[22]), (23, 2, 8 << 20));
+    }
+
+    #[test]
+    fn warmup_fills_the_queue_once_unless_told_otherwise() {
+        assert_eq!(plan_of("tool host -t 16").warmup_iterations, 16);
+        assert_eq!(plan_of("tool host --warmup 0").warmup_iterations, 0);
+    }
+
+    #[test]
+    fn bad_values_are_refused_with_their_range() {
+        assert!(refusal("tool host -s 0").contains("a message has 1 byte to 2 GiB"));
+        assert!(refusal("tool host -s 2Q").contains("\"Q\" is no unit of size"));
+        assert!(refusal("tool host -n 0").contains("0 is not in 1..="));
+        assert!(refusal("tool host -q 100000").contains("100000 is not in 1..=16384"));
+        assert!(refusal("tool host -m 1500").contains("256, 512, 1024, 2048 and 4096"));
+        assert!(refusal("tool host -D 0").contains("more than 0"));
+        assert!(refusal("tool host -p 0").contains("0 is not in 1..=65535"));
+        assert!(refusal("tool host -D 2 -n 5").contains("cannot be used with"));
+        assert!(refusal("tool host -a -s 4K").contains("cannot be used with"));
+        assert!(refusal("tool host --frobnicate").contains("unexpected argument"));
+    }
+
+    #[test]
+    fn a_server_can_tell_which_test_options_were_given() {
+        let given = parsed("tool -s 4K --tx-depth 8 -p 1").unwrap().given;
+        let mut options = TransferArgs::given(&given);
+        options.sort();
+        assert_eq!(options, ["--size", "--tx-depth"]);
+    }
+}

@@ -1,0 +1,159 @@
+//! Completion queues, and what a completion's status means.
+#![allow(unsafe_code, reason = "polling is a call into libibverbs")]
+
+use std::sync::Arc;
+
+use rdma_sys as sys;
+
+use crate::device::Context;
+use crate::error::Result;
+use crate::mr::resource_error;
+
+/// A completion queue; holds its device open.
+pub struct CompletionQueue {
+    context: Arc<Context>,
+    raw: *mut sys::ibv_cq,
+}
+
+// SAFETY: a completion queue may be used from any thread; the pointer is set once and freed once, in Drop.
+unsafe impl Send for CompletionQueue {}
+// SAFETY: as above.
+unsafe impl Sync for CompletionQueue {}
+
+impl CompletionQueue {
+    /// A queue with room for `entries` completions.
+    ///
+    /// # Errors
+    /// [`crate::error::ErrorKind::Resource`] with the errno.
+    pub fn new(context: &Arc<Context>, entries: u32) -> Result<Self> {
+        let entries = i32::try_from(entries).unwrap_or(i32::MAX);
+        let none = std::ptr::null_mut();
+        // SAFETY: the context is open; without a channel nothing else has to live.
+        let raw =
+            unsafe { (context.verbs().ibv_create_cq)(context.raw(), entries, none, std::ptr::null_mut(), 0) };
+        if raw.is_null() {
+            return Err(resource_error(
+                &format!("a completion queue of {entries} entries"),
+                context,
+                "ibv_create_cq",
+            ));
+        }
+        Ok(Self { context: Arc::clone(context), raw })
+    }
+
+    /// The raw queue, for verbs.
+    pub fn raw(&self) -> *mut sys::ibv_cq {
+        self.raw
+    }
+}
+
+impl Drop for CompletionQueue {
+    fn drop(&mut self) {
+        // SAFETY: queue pairs hold an Arc of this, so none uses it any more.
+        unsafe { (self.context.verbs().ibv_destroy_cq)(self.raw) };
+    }
+}
+
+/// The status of a work completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompletionStatus(pub sys::ibv_wc_status);
+
+/// What is known about a status: its name without `IBV_WC_`, its meaning, and what to try, if there is something.
+struct Knowledge(&'static str, &'static str, Option<&'static str>);
+
+impl CompletionStatus {
+    /// Whether the work was done.
+    pub fn is_success(self) -> bool {
+        self.0 == sys::IBV_WC_SUCCESS
+    }
+
+    /// The name in `verbs.h` without its prefix, and the number.
+    pub fn name(self) -> String {
+        format!("{} ({})", self.knowledge().0, self.0)
+    }
+
+    /// What the specification says that it means.
+    pub fn meaning(self) -> &'static str {
+        self.knowledge().1
+    }
+
+    /// What to look at first.
+    pub fn hint(self) -> Option<&'static str> {
+        self.knowledge().2
+    }
+
+    // Meanings after InfiniBand specification, volume 1, 11.6.2.
+    fn knowledge(self) -> Knowledge {
+        match self.0 {
+            sys::IBV_WC_SUCCESS => Knowledge("SUCCESS", "the work was done", None),
+            sys::IBV_WC_LOC_LEN_ERR => Knowledge(
+                "LOC_LEN_ERR",
+                "the message is longer than this end allows",
+                Some("use a smaller --size"),
+            ),
+            sys::IBV_WC_LOC_QP_OP_ERR => {
+                Knowledge("LOC_QP_OP_ERR", "the queue pair met an inconsistency of its own", None)
+            }
+            sys::IBV_WC_LOC_PROT_ERR => {
+                Knowledge("LOC_PROT_ERR", "the local memory is not registered for this access", None)
+            }
+            sys::IBV_WC_WR_FLUSH_ERR => Knowledge(
+                "WR_FLUSH_ERR",
+                "the queue pair was already in error when this request came up",
+                None,
+            ),
+            sys::IBV_WC_BAD_RESP_ERR => {
+                Knowledge("BAD_RESP_ERR", "the peer's answer made no sense here", None)
+            }
+            sys::IBV_WC_LOC_ACCESS_ERR => {
+                Knowledge("LOC_ACCESS_ERR", "a protection error on this end's memory", None)
+            }
+            sys::IBV_WC_REM_INV_REQ_ERR => {
+                Knowledge("REM_INV_REQ_ERR", "the peer's adapter refused the request as invalid", None)
+            }
+            sys::IBV_WC_REM_ACCESS_ERR => Knowledge(
+                "REM_ACCESS_ERR",
+                "the peer's memory is not open to this write: key, range or right",
+                None,
+            ),
+            sys::IBV_WC_REM_OP_ERR => {
+                Knowledge("REM_OP_ERR", "the peer's adapter could not finish the request", None)
+            }
+            sys::IBV_WC_RETRY_EXC_ERR => Knowledge(
+                "RETRY_EXC_ERR",
+                "the peer's adapter acknowledged nothing until the retries ran out",
+                Some(
+                    "packets got lost and did not recover: see that UDP port 4791 passes in both directions (RoCE v2), \
+                     that both ports have one MTU end to end, and that the peer is up",
+                ),
+            ),
+            sys::IBV_WC_RNR_RETRY_EXC_ERR => Knowledge(
+                "RNR_RETRY_EXC_ERR",
+                "the peer said until the retries ran out that it is not ready to receive",
+                None,
+            ),
+            sys::IBV_WC_REM_ABORT_ERR => Knowledge("REM_ABORT_ERR", "the peer aborted the request", None),
+            sys::IBV_WC_FATAL_ERR => {
+                Knowledge("FATAL_ERR", "the adapter failed", Some("look for the driver's words in dmesg"))
+            }
+            sys::IBV_WC_RESP_TIMEOUT_ERR => {
+                Knowledge("RESP_TIMEOUT_ERR", "the peer did not answer in time", None)
+            }
+            sys::IBV_WC_GENERAL_ERR => Knowledge("GENERAL_ERR", "an error of no named kind", None),
+            _ => Knowledge("unknown status", "a status that this tool does not know", None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_status_has_the_name_that_verbs_gives_it() {
+        assert_eq!(CompletionStatus(12).name(), "RETRY_EXC_ERR (12)");
+        assert_eq!(CompletionStatus(10).name(), "REM_ACCESS_ERR (10)");
+        assert_eq!(CompletionStatus(5).name(), "WR_FLUSH_ERR (5)");
+        assert_eq!(CompletionStatus(999).name(), "unknown status (999)");
+    }
+}

@@ -1,0 +1,107 @@
+//! The out-of-band control channel: how the two ends of a run talk.
+//!
+//! [`Channel`] has two implementations: [`tcp::TcpChannel`], and an in-process [`pair`] for tests. Messages are
+//! in [`message`]; `docs/wire-protocol.md` tells in which order they go.
+
+pub mod message;
+pub mod tcp;
+
+mod in_process;
+
+pub use in_process::{PairChannel, pair};
+pub use message::Message;
+
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// Lets another thread end a [`Channel::receive_within`] early.
+pub struct Waker(Box<dyn Fn() + Send>);
+
+impl Waker {
+    fn new(wake: impl Fn() + Send + 'static) -> Self {
+        Self(Box::new(wake))
+    }
+
+    /// The call in progress, or the next one, returns at once with no message.
+    pub fn wake(&self) {
+        (self.0)();
+    }
+}
+
+/// A way to talk to the other end, message by message.
+pub trait Channel {
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// [`ErrorKind::PeerLost`] where the peer is gone or takes nothing.
+    fn send(&mut self, message: &Message) -> Result<()>;
+
+    /// The next message, or `None` if none comes within `wait` or a [`Waker`] ends it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::PeerLost`] where the peer is gone, [`ErrorKind::Protocol`] where it talks nonsense.
+    fn receive_within(&mut self, wait: Duration) -> Result<Option<Message>>;
+
+    /// Gives messages back that were received too early; they come again, in order, before any other.
+    fn put_back(&mut self, messages: Vec<Message>);
+
+    /// A waker for this channel.
+    fn waker(&self) -> Waker;
+
+    /// The other end in words, for messages: `the server b (10.0.0.2:18515)`.
+    fn peer(&self) -> String;
+
+    /// The next message but [`Message::Progress`], of which `progress` is told; a peer's [`Message::Abort`] is its
+    /// error, marked as the peer's.
+    ///
+    /// # Errors
+    /// As [`Channel::receive_within`]; [`ErrorKind::PeerTimeout`] where the peer says nothing at all for `limit`;
+    /// [`ErrorKind::Interrupted`] where the user asks to stop.
+    fn expect_with(&mut self, limit: Duration, progress: &mut dyn FnMut(u64)) -> Result<Message> {
+        let mut last_heard = Instant::now();
+        loop {
+            if crate::interrupt::requested() {
+                return Err(interrupted());
+            }
+            let left = (last_heard + limit).saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(crate::watch::silence(limit));
+            }
+            match self.receive_within(left.min(LOOK_AROUND))? {
+                None => {}
+                Some(Message::Progress { completed }) => {
+                    progress(completed);
+                    last_heard = Instant::now();
+                }
+                Some(Message::Abort { error }) => return Err(error.from_peer(&self.peer())),
+                Some(message) => return Ok(message),
+            }
+        }
+    }
+
+    /// The next message but progress.
+    ///
+    /// # Errors
+    /// As [`Channel::expect_with`].
+    fn expect_any(&mut self, limit: Duration) -> Result<Message> {
+        self.expect_with(limit, &mut |_| {})
+    }
+}
+
+/// How often a waiting end looks whether the user wants to stop.
+const LOOK_AROUND: Duration = Duration::from_millis(100);
+
+/// The failure that stands for the user's wish to stop.
+pub fn interrupted() -> Error {
+    Error::new(ErrorKind::Interrupted, "interrupted")
+}
+
+/// The peer said something that does not belong here.
+pub fn out_of_order(expected: &str, got: &Message) -> Error {
+    Error::new(
+        ErrorKind::Protocol,
+        format!("the peer sent \"{}\" where \"{expected}\" was expected", got.name()),
+    )
+    .hint("both ends should be of one version; this is a defect of one of them otherwise")
+}

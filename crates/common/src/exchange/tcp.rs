@@ -1,0 +1,432 @@
+//! The control channel over TCP: framing, deadlines, and how a lost peer is noticed.
+
+use std::collections::VecDeque;
+use std::io::{ErrorKind as IoKind, Read, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use socket2::{SockRef, TcpKeepalive};
+
+use super::message::{MAX_FRAME, PREAMBLE_LEN, PROTOCOL_VERSION, preamble, version_in_preamble};
+use super::{Channel, Message, Waker};
+use crate::error::{Error, ErrorKind, Result, show_io_error};
+use crate::plan::Role;
+
+/// How long a connection attempt may take.
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// How long a server waits for the first words of who connects: real clients say them at once.
+const SERVER_PREAMBLE_LIMIT: Duration = Duration::from_secs(3);
+/// How long a client waits for the server's first words: it may be serving another client.
+const CLIENT_PREAMBLE_LIMIT: Duration = Duration::from_secs(30);
+/// How long a frame may take to be taken by the peer.
+const SEND_LIMIT: Duration = Duration::from_secs(10);
+/// A host that is cut off is noticed after 3 + 3 × 2 s.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(3);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
+const KEEPALIVE_TRIES: u32 = 3;
+/// Bytes read at once; what a frame says of its length is never allocated before it has come.
+const READ_PIECE: usize = 64 << 10;
+
+/// A framed connection.
+pub struct TcpChannel {
+    socket: TcpStream,
+    peer: String,
+    inbox: Vec<u8>,
+    early: VecDeque<Message>,
+    wake_read: UnixStream,
+    wake_write: UnixStream,
+}
+
+impl TcpChannel {
+    /// Connects to `host` as a client and exchanges preambles.
+    ///
+    /// # Errors
+    /// The peer kinds of [`ErrorKind`], each with the address.
+    pub fn connect(host: &str, port: u16) -> Result<Self> {
+        let addresses = resolve(host, port)?;
+        let socket = connect_any(host, &addresses)?;
+        let mut channel = Self::new(socket, Role::Server, host)?;
+        channel.send_bytes(&preamble())?;
+        channel.read_preamble(CLIENT_PREAMBLE_LIMIT)?;
+        Ok(channel)
+    }
+
+    /// Takes a connection as a server and exchanges preambles.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotLinkproof`] and [`ErrorKind::PeerVersion`] above all.
+    pub fn accept(socket: TcpStream, from: SocketAddr) -> Result<Self> {
+        let mut channel = Self::new(socket, Role::Client, &show_address(from))?;
+        // The answer goes out before the check: a client of another version learns from it which this one is.
+        let version = channel.read_preamble_bytes(SERVER_PREAMBLE_LIMIT)?;
+        channel.send_bytes(&preamble())?;
+        channel.check_preamble(version)?;
+        Ok(channel)
+    }
+
+    fn new(socket: TcpStream, peer: Role, name: &str) -> Result<Self> {
+        let set_up = || -> std::io::Result<(UnixStream, UnixStream)> {
+            let keepalive = TcpKeepalive::new()
+                .with_time(KEEPALIVE_IDLE)
+                .with_interval(KEEPALIVE_INTERVAL)
+                .with_retries(KEEPALIVE_TRIES);
+            SockRef::from(&socket).set_tcp_keepalive(&keepalive)?;
+            socket.set_nodelay(true)?;
+            socket.set_nonblocking(true)?;
+            let (read, write) = UnixStream::pair()?;
+            read.set_nonblocking(true)?;
+            write.set_nonblocking(true)?;
+            Ok((read, write))
+        };
+        let peer = format!("the {} {name}", peer.name());
+        let (wake_read, wake_write) = set_up().map_err(|error| lost(&peer, &error))?;
+        Ok(Self { socket, peer, inbox: Vec::new(), early: VecDeque::new(), wake_read, wake_write })
+    }
+
+    /// This end's address.
+    ///
+    /// # Errors
+    /// [`ErrorKind::PeerLost`] where the socket has none any more.
+    pub fn local_addr(&self) -> Result<SocketAddr> {
+        self.socket.local_addr().map_err(|error| lost(&self.peer, &error))
+    }
+
+    /// The other end's address.
+    ///
+    /// # Errors
+    /// As [`Self::local_addr`].
+    pub fn peer_addr(&self) -> Result<SocketAddr> {
+        self.socket.peer_addr().map_err(|error| lost(&self.peer, &error))
+    }
+
+    fn read_preamble(&mut self, limit: Duration) -> Result<()> {
+        let bytes = self.read_preamble_bytes(limit)?;
+        self.check_preamble(bytes)
+    }
+
+    fn read_preamble_bytes(&mut self, limit: Duration) -> Result<[u8; PREAMBLE_LEN]> {
+        let deadline = Instant::now() + limit;
+        loop {
+            if let Some(bytes) = self.inbox.first_chunk::<PREAMBLE_LEN>().copied() {
+                self.inbox.drain(..PREAMBLE_LEN);
+                return Ok(bytes);
+            }
+            if crate::interrupt::requested() {
+                return Err(super::interrupted());
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(self.no_preamble(limit));
+            }
+            self.fill(left.min(super::LOOK_AROUND))?;
+        }
+    }
+
+    fn no_preamble(&self, limit: Duration) -> Error {
+        Error::new(
+            ErrorKind::PeerTimeout,
+            format!("{} took the connection but said nothing for {} s", self.peer, limit.as_secs()),
+        )
+        .hint("it may be serving another client: try again later, or start another server on another --port")
+    }
+
+    fn check_preamble(&self, bytes: [u8; PREAMBLE_LEN]) -> Result<()> {
+        match version_in_preamble(&bytes) {
+            Some(PROTOCOL_VERSION) => Ok(()),
+            Some(version) => Err(Error::new(
+                ErrorKind::PeerVersion,
+                format!("{} speaks version {version} of the control protocol, this end version {PROTOCOL_VERSION}", self.peer),
+            )
+            .hint("install the same release on both ends")),
+            None => Err(Error::new(
+                ErrorKind::NotLinkproof,
+                format!("{} is no linkproof tool", self.peer),
+            )
+            .fact("it said", show_bytes(&bytes))
+            .hint("see which program uses that port; perftest's tools can't be measured against yet")),
+        }
+    }
+
+    fn send_bytes(&mut self, bytes: &[u8]) -> Result<()> {
+        let deadline = Instant::now() + SEND_LIMIT;
+        let mut sent = 0;
+        while sent < bytes.len() {
+            match self.socket.write(&bytes[sent..]) {
+                Ok(count) => sent += count,
+                Err(error) if error.kind() == IoKind::Interrupted => {}
+                Err(error) if error.kind() == IoKind::WouldBlock && Instant::now() < deadline => {
+                    let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLOUT)];
+                    let _ = poll(&mut fds, poll_timeout(super::LOOK_AROUND));
+                }
+                Err(error) => return Err(lost(&self.peer, &error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for bytes and takes some into the inbox; returns at once when woken.
+    fn fill(&mut self, wait: Duration) -> Result<()> {
+        let mut fds = [
+            PollFd::new(self.socket.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.wake_read.as_fd(), PollFlags::POLLIN),
+        ];
+        if poll(&mut fds, poll_timeout(wait)).is_err() {
+            // A signal; the caller looks whether it was the user's.
+            return Ok(());
+        }
+        let mut wakes = [0; 64];
+        let _ = self.wake_read.read(&mut wakes);
+        let mut piece = vec![0; READ_PIECE];
+        match self.socket.read(&mut piece) {
+            Ok(0) => Err(closed(&self.peer)),
+            Ok(count) => {
+                self.inbox.extend_from_slice(&piece[..count]);
+                Ok(())
+            }
+            Err(error) if matches!(error.kind(), IoKind::WouldBlock | IoKind::Interrupted) => Ok(()),
+            Err(error) => Err(lost(&self.peer, &error)),
+        }
+    }
+
+    /// The first message in the inbox, if it is whole.
+    fn take_frame(&mut self) -> Result<Option<Message>> {
+        let Some(length) = self.inbox.first_chunk::<4>() else { return Ok(None) };
+        let length = u32::from_be_bytes(*length) as usize;
+        if length > MAX_FRAME {
+            return Err(
+                self.nonsense(format!("a frame of {length} bytes, more than the {MAX_FRAME} allowed"))
+            );
+        }
+        let Some(payload) = self.inbox.get(4..4 + length) else { return Ok(None) };
+        let message = serde_json::from_slice(payload);
+        self.inbox.drain(..4 + length);
+        message.map(Some).map_err(|error| self.nonsense(format!("a frame that can't be read: {error}")))
+    }
+
+    fn nonsense(&self, what: String) -> Error {
+        Error::new(ErrorKind::Protocol, format!("{} sent {what}", self.peer))
+    }
+}
+
+impl Channel for TcpChannel {
+    fn send(&mut self, message: &Message) -> Result<()> {
+        let payload = serde_json::to_vec(message).map_err(|error| {
+            Error::new(ErrorKind::Protocol, format!("cannot encode \"{}\": {error}", message.name()))
+        })?;
+        let length =
+            u32::try_from(payload.len()).ok().filter(|&length| length as usize <= MAX_FRAME).ok_or_else(
+                || Error::new(ErrorKind::Protocol, format!("\"{}\" is too long to send", message.name())),
+            )?;
+        // One write, so that the frame leaves in one piece.
+        let mut frame = length.to_be_bytes().to_vec();
+        frame.extend(payload);
+        self.send_bytes(&frame)
+    }
+
+    fn receive_within(&mut self, wait: Duration) -> Result<Option<Message>> {
+        if let Some(message) = self.early.pop_front() {
+            return Ok(Some(message));
+        }
+        if let Some(message) = self.take_frame()? {
+            return Ok(Some(message));
+        }
+        self.fill(wait)?;
+        self.take_frame()
+    }
+
+    fn put_back(&mut self, messages: Vec<Message>) {
+        self.early.extend(messages);
+    }
+
+    fn waker(&self) -> Waker {
+        match self.wake_write.try_clone() {
+            Ok(write) => Waker::new(move || {
+                // A full pipe is a wake that is already on its way.
+                let _ = (&write).write(&[1]);
+            }),
+            // Without one the reader wakes at its next tick.
+            Err(_) => Waker::new(|| {}),
+        }
+    }
+
+    fn peer(&self) -> String {
+        self.peer.clone()
+    }
+}
+
+/// An address as people read it: an IPv4 client of a dual-stack server is shown as IPv4.
+pub fn show_address(address: SocketAddr) -> String {
+    SocketAddr::new(address.ip().to_canonical(), address.port()).to_string()
+}
+
+fn poll_timeout(wait: Duration) -> PollTimeout {
+    // Rounded up: a wait of 0.5 ms that polls for 0 ms would spin.
+    let ms = wait.as_micros().div_ceil(1000);
+    PollTimeout::try_from(ms).unwrap_or(PollTimeout::MAX)
+}
+
+fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>> {
+    let failed = |words: String| {
+        Error::new(ErrorKind::Resolve, format!("cannot find the address of {host}: {words}"))
+            .hint("give the server's IP address, or see that its name resolves: getent hosts")
+    };
+    let addresses: Vec<_> =
+        (host, port).to_socket_addrs().map_err(|error| failed(error.to_string()))?.collect();
+    if addresses.is_empty() { Err(failed("the name has no address".to_owned())) } else { Ok(addresses) }
+}
+
+fn connect_any(host: &str, addresses: &[SocketAddr]) -> Result<TcpStream> {
+    let mut failure = None;
+    for address in addresses {
+        match TcpStream::connect_timeout(address, CONNECT_LIMIT) {
+            Ok(socket) => return Ok(socket),
+            Err(error) => failure = Some(connect_error(host, *address, &error)),
+        }
+    }
+    Err(failure.unwrap_or_else(|| Error::new(ErrorKind::Resolve, format!("{host} has no address"))))
+}
+
+fn connect_error(host: &str, address: SocketAddr, error: &std::io::Error) -> Error {
+    let target =
+        if host == address.ip().to_string() { address.to_string() } else { format!("{host} ({address})") };
+    match error.kind() {
+        IoKind::ConnectionRefused => Error::new(
+            ErrorKind::Refused,
+            format!("nothing listens at {target}: connect: {}", show_io_error(error)),
+        )
+        .hint("start the server there first: the same command without the host name"),
+        IoKind::TimedOut => Error::new(
+            ErrorKind::Unreachable,
+            format!("cannot reach {target}: no answer within {} s", CONNECT_LIMIT.as_secs()),
+        )
+        .hint(format!("see that the host is up and no firewall drops TCP port {}", address.port())),
+        _ => Error::new(
+            ErrorKind::Unreachable,
+            format!("cannot reach {target}: connect: {}", show_io_error(error)),
+        )
+        .hint(format!("see that this host has a route to it: ip route get {}", address.ip())),
+    }
+}
+
+fn lost(peer: &str, error: &std::io::Error) -> Error {
+    Error::new(ErrorKind::PeerLost, format!("lost {peer}: {}", show_io_error(error)))
+        .hint("see on that host whether the process was killed or the host is down")
+}
+
+fn closed(peer: &str) -> Error {
+    Error::new(ErrorKind::PeerLost, format!("{peer} closed the connection before the run was over"))
+        .hint("see on that host why: its own stderr tells, unless it was killed")
+}
+
+/// The first bytes of a stranger, printable.
+fn show_bytes(bytes: &[u8]) -> String {
+    format!("\"{}\"", bytes.escape_ascii())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    /// A channel on the accepting side, and the raw socket of whoever connected.
+    fn accepted(first: &[u8]) -> (Result<TcpChannel>, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut stranger = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        stranger.write_all(first).unwrap();
+        let (socket, from) = listener.accept().unwrap();
+        (TcpChannel::accept(socket, from), stranger)
+    }
+
+    fn receive(channel: &mut TcpChannel) -> Result<Message> {
+        channel.expect_any(Duration::from_secs(5))
+    }
+
+    #[test]
+    fn a_stranger_is_shown_with_its_words() {
+        let error = accepted(b"GET / HTTP/1.1\r\nHost: x\r\n").0.err().unwrap();
+        assert_eq!(error.kind, ErrorKind::NotLinkproof);
+        assert_eq!(error.facts[0].value, r#""GET / HTTP/1.1\r\n""#);
+    }
+
+    #[test]
+    fn another_version_is_told_ours() {
+        let (channel, mut client) = accepted(b"linkproof/9\0\0\0\0\0");
+        let error = channel.err().unwrap();
+        assert_eq!(error.kind, ErrorKind::PeerVersion);
+        assert!(
+            error.what.ends_with("speaks version 9 of the control protocol, this end version 1"),
+            "{}",
+            error.what
+        );
+        let mut answer = [0; PREAMBLE_LEN];
+        client.read_exact(&mut answer).unwrap();
+        assert_eq!(answer, preamble());
+    }
+
+    #[test]
+    fn frames_come_whole_however_they_are_cut() {
+        let (channel, mut client) = accepted(&preamble());
+        let mut channel = channel.unwrap();
+        let payload = br#"{"message":"ready"}"#;
+        let mut bytes = (payload.len() as u32).to_be_bytes().to_vec();
+        bytes.extend(payload);
+        for byte in bytes.repeat(2) {
+            client.write_all(&[byte]).unwrap();
+        }
+        assert_eq!(receive(&mut channel).unwrap(), Message::Ready);
+        assert_eq!(receive(&mut channel).unwrap(), Message::Ready);
+    }
+
+    #[test]
+    fn a_frame_of_four_gigabytes_is_refused_before_it_is_read() {
+        let (channel, mut client) = accepted(&preamble());
+        client.write_all(&u32::MAX.to_be_bytes()).unwrap();
+        let mut channel = channel.unwrap();
+        assert_eq!(receive(&mut channel).unwrap_err().kind, ErrorKind::Protocol);
+        assert!(channel.inbox.capacity() <= 2 * READ_PIECE);
+    }
+
+    #[test]
+    fn a_frame_of_nonsense_is_refused() {
+        let (channel, mut client) = accepted(&preamble());
+        client.write_all(b"\0\0\0\x02{]").unwrap();
+        let error = receive(&mut channel.unwrap()).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Protocol);
+    }
+
+    #[test]
+    fn a_peer_that_goes_is_noticed() {
+        let (channel, client) = accepted(&preamble());
+        drop(client);
+        assert_eq!(receive(&mut channel.unwrap()).unwrap_err().kind, ErrorKind::PeerLost);
+    }
+
+    #[test]
+    fn a_silent_peer_runs_into_the_limit() {
+        let (channel, _client) = accepted(&preamble());
+        let error = channel.unwrap().expect_any(Duration::from_millis(50)).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::PeerTimeout);
+    }
+
+    #[test]
+    fn a_waker_ends_the_wait() {
+        let (channel, _client) = accepted(&preamble());
+        let mut channel = channel.unwrap();
+        channel.waker().wake();
+        let begin = Instant::now();
+        assert_eq!(channel.receive_within(Duration::from_secs(20)).unwrap(), None);
+        assert!(begin.elapsed() < Duration::from_secs(10));
+    }
+
+    #[test]
+    fn nothing_listening_is_refused_with_a_next_step() {
+        // A port that was just free: bound and released.
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let error = TcpChannel::connect("127.0.0.1", port).err().unwrap();
+        assert_eq!(error.kind, ErrorKind::Refused);
+        assert!(error.hint.unwrap().contains("start the server"));
+    }
+}

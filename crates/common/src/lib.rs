@@ -1,0 +1,42 @@
+//! The library that every linkproof tool is made of.
+//!
+//! Data flows one way, and each arrow makes a new type:
+//!
+//! ```text
+//! argv → Args → Plan → AgreedPlan → Session → Samples → Summary → Report → text | JSON
+//!        clap   ranges both ends    device,   raw,      pure      the document
+//!                      hold the     MR, QP    no alloc
+//!                      same plan    in RTS    once running
+//! ```
+//!
+//! Three seams, each with two implementations: [`endpoint::Endpoint`] (verbs, TCP), [`memory::Buffer`] (host) and
+//! [`exchange::Channel`] (TCP, in-process). [`units`], [`stats`], [`clock`] and [`error`] know nothing of verbs,
+//! and [`report`] knows nothing of endpoints. Unsafe code lives only in the modules that allow it by name.
+#![deny(unsafe_code)]
+
+pub mod args;
+pub mod clock;
+pub mod counters;
+pub mod cq;
+pub mod device;
+pub mod endpoint;
+pub mod environment;
+pub mod error;
+pub mod exchange;
+pub mod gid;
+pub mod host;
+pub mod interrupt;
+pub mod memlock;
+pub mod memory;
+pub mod mr;
+pub mod plan;
+pub mod qp;
+pub mod report;
+pub mod samples;
+pub mod serve;
+pub mod session;
+pub mod stats;
+pub mod units;
+pub mod validate;
+pub mod warning;
+pub mod watch;

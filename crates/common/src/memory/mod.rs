@@ -1,0 +1,123 @@
+//! Memory that an endpoint can use, chosen before the run: the loop sees an address and keys.
+
+mod host;
+
+pub use host::{HostBuffer, check_available};
+
+use serde::{Deserialize, Serialize};
+
+use crate::plan::Slots;
+use crate::validate::{Checked, Pattern};
+
+/// What the bytes lie in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MemoryKind {
+    /// Anonymous pages of the base size.
+    Host,
+}
+
+impl MemoryKind {
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Host => "host memory",
+        }
+    }
+}
+
+/// A stretch of memory at a fixed address that an adapter may read and write while this process does not look.
+///
+/// Reading and writing go by copy: nobody ever holds a reference into memory that a peer can change.
+pub trait Buffer {
+    /// What it is.
+    fn kind(&self) -> MemoryKind;
+    /// The address of its first byte, as the adapter uses it.
+    fn address(&self) -> u64;
+    /// Its length in bytes.
+    fn len(&self) -> u64;
+    /// Whether it has no byte at all.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Copies `bytes` to `offset`. Panics where they don't fit: offsets come from the layout.
+    fn write_at(&self, offset: u64, bytes: &[u8]);
+    /// Copies from `offset` into `bytes`. Panics where they don't fit.
+    fn read_at(&self, offset: u64, bytes: &mut [u8]);
+}
+
+/// Patterns go through a piece of this size: it stays in the first-level cache, and bounds what a copy needs.
+const PIECE: usize = 16 * 1024;
+
+/// What a slot is filled with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fill {
+    /// The pattern.
+    Right,
+    /// Its complement, which differs in every byte.
+    Poison,
+}
+
+/// Fills the slots of the region at `base` with `pattern`, whose offsets count from the region's start.
+pub fn fill_slots<B: Buffer>(buffer: &B, base: u64, slots: Slots, pattern: Pattern, fill: Fill) {
+    let mut piece = vec![0; PIECE];
+    each_piece(slots, slots.count, |offset, length| {
+        let bytes = &mut piece[..length];
+        match fill {
+            Fill::Right => pattern.fill(offset, bytes),
+            Fill::Poison => pattern.poison(offset, bytes),
+        }
+        buffer.write_at(base + offset, bytes);
+    });
+}
+
+/// Checks the first `used` slots of the region at `base`, which belongs to queue pair `qp`.
+pub fn check_slots<B: Buffer>(
+    buffer: &B,
+    base: u64,
+    slots: Slots,
+    used: u64,
+    pattern: Pattern,
+    qp: u32,
+) -> Checked {
+    let mut piece = vec![0; PIECE];
+    let mut checked = Checked::default();
+    each_piece(slots, used, |offset, length| {
+        let bytes = &mut piece[..length];
+        buffer.read_at(base + offset, bytes);
+        checked.merge(pattern.check(qp, offset, bytes));
+    });
+    checked
+}
+
+fn each_piece(slots: Slots, count: u64, mut visit: impl FnMut(u64, usize)) {
+    for slot in 0..count {
+        let (begin, end) = (slots.offset(slot), slots.offset(slot) + slots.size);
+        let mut offset = begin;
+        while offset < end {
+            let length = (end - offset).min(PIECE as u64);
+            visit(offset, length as usize);
+            offset += length;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::validate::Direction;
+
+    #[test]
+    fn filled_slots_check_clean_and_poisoned_ones_do_not() {
+        let pattern = Pattern::new(Direction::ClientToServer, 1, 0, 0);
+        for size in [1, 3, 64, 1000, 4096, 40_000] {
+            let slots = Slots::of(size);
+            let buffer = HostBuffer::new(size.next_multiple_of(4096) + 4096).unwrap();
+            fill_slots(&buffer, 4096, slots, pattern, Fill::Right);
+            let clean = check_slots(&buffer, 4096, slots, slots.count, pattern, 1);
+            assert_eq!((clean.checked_bytes, clean.wrong_bytes), (size * slots.count, 0));
+            fill_slots(&buffer, 4096, slots, pattern, Fill::Poison);
+            assert_eq!(check_slots(&buffer, 4096, slots, 1, pattern, 1).wrong_bytes, size);
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! A reliable-connected queue pair, from RESET to RTS.
+#![allow(unsafe_code, reason = "queue pairs are libibverbs' objects")]
+
+use std::fmt;
+use std::sync::Arc;
+
+use rdma_sys as sys;
+use serde::{Deserialize, Serialize};
+
+use crate::cq::CompletionQueue;
+use crate::device::mtu_value;
+use crate::error::{Error, ErrorKind, Result, show_errno};
+use crate::gid::GidEntry;
+use crate::mr::{ProtectionDomain, resource_error};
+
+/// A queue pair's number, 24 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Qpn(pub u32);
+
+impl fmt::Display for Qpn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "0x{:06x}", self.0)
+    }
+}
+
+/// What one end tells the other about a queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QpAddress {
+    /// The queue pair's number.
+    pub qpn: Qpn,
+    /// The first packet sequence number that it sends.
+    pub sq_psn: u32,
+}
+
+/// The way to the peer, the same for all queue pairs of a run.
+#[derive(Clone, Debug)]
+pub struct Path {
+    /// This end's port.
+    pub port_num: u8,
+    /// This end's GID entry; `None`: by LID.
+    pub sgid: Option<GidEntry>,
+    /// The peer's GID entry; `None`: by LID.
+    pub dgid: Option<GidEntry>,
+    /// The peer's local identifier.
+    pub dlid: u16,
+    /// Bytes of payload in a packet.
+    pub path_mtu: u32,
+}
+
+impl Path {
+    /// The path in words.
+    pub fn describe(&self) -> String {
+        match (&self.sgid, &self.dgid) {
+            (Some(sgid), Some(dgid)) => {
+                format!("sgid {} to dgid {}, path MTU {}", sgid.describe(), dgid.describe(), self.path_mtu)
+            }
+            _ => format!("to LID {}, path MTU {}", self.dlid, self.path_mtu),
+        }
+    }
+}
+
+/// The time after which an unacknowledged packet is sent again: 4.096 µs × 2¹⁴ = 67 ms, perftest's value.
+const ACK_TIMEOUT: u8 = 14;
+/// How often it is sent again before the write fails: the largest value that the field holds.
+const RETRY_COUNT: u8 = 7;
+/// 7 means for ever; writes need no receive, so it never counts.
+const RNR_RETRY: u8 = 7;
+/// 0.64 ms between tries of a peer that has no receive posted.
+const MIN_RNR_TIMER: u8 = 12;
+/// As many hops as any fabric has.
+const HOP_LIMIT: u8 = 64;
+
+/// A queue pair. Created in RESET and moved to INIT; [`QueuePair::connect`] takes it to RTS.
+pub struct QueuePair {
+    raw: *mut sys::ibv_qp,
+    extended: *mut sys::ibv_qp_ex,
+    sq_psn: u32,
+    pd: Arc<ProtectionDomain>,
+    // Held so that the completion queue outlives the queue pair.
+    _cq: Arc<CompletionQueue>,
+}
+
+// SAFETY: a queue pair may be used from any thread; the pointers are set once, and `raw` is freed once, in Drop.
+unsafe impl Send for QueuePair {}
+
+impl QueuePair {
+    /// A queue pair with room for `tx_depth` writes, in state INIT on port `port_num`.
+    ///
+    /// Asks for the extended posting calls, and does without where the provider has none.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Resource`] or [`ErrorKind::QpTransition`] with the errno.
+    pub fn new(
+        pd: &Arc<ProtectionDomain>,
+        cq: &Arc<CompletionQueue>,
+        tx_depth: u32,
+        port_num: u8,
+        sq_psn: u32,
+    ) -> Result<Self> {
+        let extended_qp = create_extended(pd, cq, tx_depth);
+        let raw = if extended_qp.is_null() { create_basic(pd, cq, tx_depth) } else { extended_qp };
+        if raw.is_null() {
+            return Err(resource_error(
+                &format!("a queue pair for {tx_depth} outstanding writes"),
+                pd.context(),
+                "ibv_create_qp",
+            ));
+        }
+        let to_extended = pd.context().verbs().ibv_qp_to_qp_ex.filter(|_| !extended_qp.is_null());
+        // SAFETY: the queue pair was made with send_ops_flags, as this call demands.
+        let extended = to_extended.map_or(std::ptr::null_mut(), |to_extended| unsafe { to_extended(raw) });
+        let qp = Self { raw, extended, sq_psn, pd: Arc::clone(pd), _cq: Arc::clone(cq) };
+        qp.to_init(port_num)?;
+        Ok(qp)
+    }
+
+    /// What the peer needs to know.
+    pub fn address(&self) -> QpAddress {
+        QpAddress { qpn: self.qpn(), sq_psn: self.sq_psn }
+    }
+
+    /// Its number.
+    pub fn qpn(&self) -> Qpn {
+        // SAFETY: the queue pair lives as long as `self`.
+        Qpn(unsafe { (*self.raw).qp_num })
+    }
+
+    /// The raw queue pair, for verbs.
+    pub fn raw(&self) -> *mut sys::ibv_qp {
+        self.raw
+    }
+
+    /// Its extended face; null where the provider has none.
+    pub fn extended(&self) -> *mut sys::ibv_qp_ex {
+        self.extended
+    }
+
+    /// Takes the queue pair through RTR to RTS, connected to `peer` along `path`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::QpTransition`], naming both states and the path.
+    pub fn connect(&self, path: &Path, peer: QpAddress) -> Result<()> {
+        self.to_rtr(path, peer)?;
+        self.to_rts(path)
+    }
+
+    fn to_init(&self, port_num: u8) -> Result<()> {
+        let mut attr = sys::ibv_qp_attr {
+            qp_state: sys::IBV_QPS_INIT,
+            pkey_index: 0,
+            port_num,
+            qp_access_flags: sys::IBV_ACCESS_REMOTE_WRITE,
+            ..Default::default()
+        };
+        let mask = sys::IBV_QP_STATE | sys::IBV_QP_PKEY_INDEX | sys::IBV_QP_PORT | sys::IBV_QP_ACCESS_FLAGS;
+        self.modify(&mut attr, mask, Transition("RESET", "INIT"), None)
+    }
+
+    fn to_rtr(&self, path: &Path, peer: QpAddress) -> Result<()> {
+        let mut attr = sys::ibv_qp_attr {
+            qp_state: sys::IBV_QPS_RTR,
+            path_mtu: mtu_value(path.path_mtu),
+            dest_qp_num: peer.qpn.0,
+            rq_psn: peer.sq_psn,
+            max_dest_rd_atomic: 1,
+            min_rnr_timer: MIN_RNR_TIMER,
+            ah_attr: address_handle(path),
+            ..Default::default()
+        };
+        let mask = sys::IBV_QP_STATE
+            | sys::IBV_QP_AV
+            | sys::IBV_QP_PATH_MTU
+            | sys::IBV_QP_DEST_QPN
+            | sys::IBV_QP_RQ_PSN
+            | sys::IBV_QP_MAX_DEST_RD_ATOMIC
+            | sys::IBV_QP_MIN_RNR_TIMER;
+        self.modify(&mut attr, mask, Transition("INIT", "RTR"), Some(path))
+    }
+
+    fn to_rts(&self, path: &Path) -> Result<()> {
+        let mut attr = sys::ibv_qp_attr {
+            qp_state: sys::IBV_QPS_RTS,
+            sq_psn: self.sq_psn,
+            timeout: ACK_TIMEOUT,
+            retry_cnt: RETRY_COUNT,
+            rnr_retry: RNR_RETRY,
+            max_rd_atomic: 1,
+            ..Default::default()
+        };
+        let mask = sys::IBV_QP_STATE
+            | sys::IBV_QP_SQ_PSN
+            | sys::IBV_QP_TIMEOUT
+            | sys::IBV_QP_RETRY_CNT
+            | sys::IBV_QP_RNR_RETRY
+            | sys::IBV_QP_MAX_QP_RD_ATOMIC;
+        self.modify(&mut attr, mask, Transition("RTR", "RTS"), Some(path))
+    }
+
+    fn modify(
+        &self,
+        attr: &mut sys::ibv_qp_attr,
+        mask: sys::ibv_qp_attr_mask,
+        transition: Transition,
+        path: Option<&Path>,
+    ) -> Result<()> {
+        let context = self.pd.context();
+        // SAFETY: the queue pair is alive and the attributes named by `mask` are set.
+        match unsafe { (context.verbs().ibv_modify_qp)(self.raw, attr, mask as i32) } {
+            0 => Ok(()),
+            errno => Err(transition.failed(self.qpn(), context.name(), errno, path)),
+        }
+    }
+}
+
+impl Drop for QueuePair {
+    fn drop(&mut self) {
+        // SAFETY: the queue pair is ours and freed once; its memory region, domain and completion queue outlive it.
+        unsafe { (self.pd.context().verbs().ibv_destroy_qp)(self.raw) };
+    }
+}
+
+fn capacity(tx_depth: u32) -> sys::ibv_qp_cap {
+    sys::ibv_qp_cap {
+        max_send_wr: tx_depth,
+        max_recv_wr: 0,
+        max_send_sge: 1,
+        max_recv_sge: 0,
+        max_inline_data: 0,
+    }
+}
+
+fn create_extended(pd: &ProtectionDomain, cq: &CompletionQueue, tx_depth: u32) -> *mut sys::ibv_qp {
+    let verbs = pd.context().verbs();
+    if verbs.ibv_qp_to_qp_ex.is_none() {
+        return std::ptr::null_mut();
+    }
+    let mut attr = sys::ibv_qp_init_attr_ex {
+        send_cq: cq.raw(),
+        recv_cq: cq.raw(),
+        cap: capacity(tx_depth),
+        qp_type: sys::IBV_QPT_RC,
+        comp_mask: sys::IBV_QP_INIT_ATTR_PD | sys::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+        pd: pd.raw(),
+        send_ops_flags: sys::IBV_QP_EX_WITH_RDMA_WRITE.into(),
+        ..Default::default()
+    };
+    // SAFETY: domain and completion queue are alive and outlive the queue pair, which holds them.
+    unsafe { sys::ibv_create_qp_ex(verbs, pd.context().raw(), &mut attr) }
+}
+
+fn create_basic(pd: &ProtectionDomain, cq: &CompletionQueue, tx_depth: u32) -> *mut sys::ibv_qp {
+    let mut attr = sys::ibv_qp_init_attr {
+        send_cq: cq.raw(),
+        recv_cq: cq.raw(),
+        cap: capacity(tx_depth),
+        qp_type: sys::IBV_QPT_RC,
+        ..Default::default()
+    };
+    // SAFETY: as above.
+    unsafe { (pd.context().verbs().ibv_create_qp)(pd.raw(), &mut attr) }
+}
+
+fn address_handle(path: &Path) -> sys::ibv_ah_attr {
+    let mut handle = sys::ibv_ah_attr { dlid: path.dlid, port_num: path.port_num, ..Default::default() };
+    if let (Some(sgid), Some(dgid)) = (&path.sgid, &path.dgid) {
+        handle.is_global = 1;
+        handle.grh.dgid = sys::ibv_gid { raw: dgid.gid.0.octets() };
+        handle.grh.sgid_index = sgid.index as u8;
+        handle.grh.hop_limit = HOP_LIMIT;
+    }
+    handle
+}
+
+struct Transition(&'static str, &'static str);
+
+impl Transition {
+    fn failed(self, qpn: Qpn, device: &str, errno: i32, path: Option<&Path>) -> Error {
+        let Transition(from, to) = self;
+        let error = Error::new(
+            ErrorKind::QpTransition,
+            format!(
+                "QP {qpn} on {device} stayed in {from}, wanted {to}: ibv_modify_qp: {}",
+                show_errno(errno)
+            ),
+        )
+        .fact_if("path", path.map(Path::describe));
+        match (errno, path.and_then(|path| path.dgid.as_ref())) {
+            (libc::ETIMEDOUT | libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENODEV, Some(dgid)) => error
+                .hint(format!(
+                    "see whether the kernel has a route and a neighbour for it: ip route get {}",
+                    dgid.gid.ip()
+                )),
+            _ => error,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queue_pair_numbers_are_shown_in_hex() {
+        assert_eq!(Qpn(0x1a2b).to_string(), "0x001a2b");
+    }
+
+    #[test]
+    fn a_failed_transition_names_both_states_and_the_errno() {
+        let error = Transition("INIT", "RTR").failed(Qpn(17), "mlx5_2", libc::ETIMEDOUT, None);
+        assert_eq!(
+            error.what,
+            "QP 0x000011 on mlx5_2 stayed in INIT, wanted RTR: ibv_modify_qp: ETIMEDOUT (110), Connection timed out"
+        );
+        assert_eq!(error.exit_status(), crate::error::ExitStatus::Peer);
+    }
+}

@@ -1,0 +1,65 @@
+//! Where a document goes, and how.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use super::Document;
+use crate::error::{Error, ErrorKind, Result, show_io_error};
+
+/// Where JSON was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JsonTarget {
+    /// Standard output; nothing else goes there then.
+    Stdout,
+    /// A file, beside the table on standard output.
+    File(PathBuf),
+}
+
+impl JsonTarget {
+    /// From the value of `--json[=FILE]`.
+    pub fn from_option(option: Option<&Option<PathBuf>>) -> Option<Self> {
+        option.map(|file| file.clone().map_or(Self::Stdout, Self::File))
+    }
+}
+
+/// How a document is laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// Indented: one document and nothing else.
+    Pretty,
+    /// On one line: a server writes one document after another.
+    Line,
+}
+
+/// Writes `document`; a file is created, or for [`Layout::Line`] appended to.
+///
+/// # Errors
+/// [`ErrorKind::Output`] with the path.
+pub fn write_document(document: &Document, target: &JsonTarget, layout: Layout) -> Result<()> {
+    let mut text = match layout {
+        Layout::Pretty => serde_json::to_string_pretty(document),
+        Layout::Line => serde_json::to_string(document),
+    }
+    .map_err(|error| Error::new(ErrorKind::Output, format!("cannot write the result as JSON: {error}")))?;
+    text.push('\n');
+    match target {
+        JsonTarget::Stdout => std::io::stdout()
+            .lock()
+            .write_all(text.as_bytes())
+            .map_err(|error| failed(Path::new("standard output"), &error)),
+        JsonTarget::File(path) => write_file(path, &text, layout).map_err(|error| failed(path, &error)),
+    }
+}
+
+fn write_file(path: &Path, text: &str, layout: Layout) -> std::io::Result<()> {
+    let mut file = match layout {
+        Layout::Pretty => File::create(path)?,
+        Layout::Line => File::options().create(true).append(true).open(path)?,
+    };
+    file.write_all(text.as_bytes())
+}
+
+fn failed(path: &Path, error: &std::io::Error) -> Error {
+    Error::new(ErrorKind::Output, format!("cannot write {}: {}", path.display(), show_io_error(error)))
+}

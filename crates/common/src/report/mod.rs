@@ -1,0 +1,294 @@
+//! The result of a run: one [`Document`], the same on both ends, from which the table and the JSON are made.
+//!
+//! Its shape is `schema/result.v1.json`; every document that the tools write validates against it.
+
+mod json;
+mod output;
+mod summary;
+mod text;
+
+pub use json::{JsonTarget, Layout, write_document};
+pub use output::Output;
+pub use summary::summarise;
+pub use text::{BandwidthUnit, Detail, render_table};
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+use crate::environment::Host;
+use crate::error::Error;
+use crate::gid::{GidEntry, LinkLayer};
+use crate::plan::{Plan, Role};
+use crate::qp::Qpn;
+use crate::units::Bandwidth;
+use crate::validate::{Checked, Direction};
+use crate::warning::Warning;
+
+/// The version of the document's shape.
+pub const SCHEMA: &str = "linkproof/result.v1";
+
+/// Everything about one run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Document {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The tool, `write-bw` for instance.
+    pub tool: String,
+    /// The tool's version on the end that made the document.
+    pub version: String,
+    /// The command line of the end that made the document.
+    pub command: Vec<String>,
+    /// When it began, in UTC.
+    pub started: String,
+    /// When it ended, in UTC.
+    pub finished: String,
+    /// The machines that took part, as far as they are known.
+    pub hosts: Vec<Host>,
+    /// What was agreed on; absent where it did not come to that.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub plan: Option<Plan>,
+    /// How the ends were connected; absent where it did not come to that.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub link: Option<Link>,
+    /// The memory that the bytes lay in.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub memory: Option<MemoryUse>,
+    /// What proves the path.
+    pub evidence: Vec<Evidence>,
+    /// Every round, raw.
+    pub rounds: Vec<Round>,
+    /// What the table shows, one entry a size.
+    pub results: Vec<ResultRow>,
+    /// What may make a number mean less than it seems to.
+    pub warnings: Vec<Warning>,
+    /// Whether all is well.
+    pub verdict: Verdict,
+}
+
+/// How the two ends were connected.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "transport", rename_all = "snake_case")]
+pub enum Link {
+    /// Reliable-connected queue pairs.
+    Rdma {
+        /// Bytes of payload in a packet.
+        path_mtu_bytes: u32,
+        /// Why these GIDs, or none.
+        addressing: String,
+        /// The client's end.
+        client: Box<RdmaEnd>,
+        /// The server's end.
+        server: Box<RdmaEnd>,
+    },
+    /// Sockets.
+    Tcp {
+        /// The client's end.
+        client: TcpEnd,
+        /// The server's end.
+        server: TcpEnd,
+    },
+}
+
+/// One end of an RDMA connection.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RdmaEnd {
+    /// The device.
+    pub device: String,
+    /// Present where the device is an emulation: which.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub software: Option<String>,
+    /// Its port.
+    pub port_num: u8,
+    /// The port's link layer.
+    pub link_layer: LinkLayer,
+    /// The port's local identifier; 0 on Ethernet.
+    pub lid: u16,
+    /// The GID entry used; absent where the ends are addressed by LID.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub gid: Option<GidEntry>,
+    /// The port's active MTU.
+    pub active_mtu_bytes: u32,
+    /// The port's signalling rate.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub rate_gbit_per_sec: Option<f64>,
+    /// The queue pairs' numbers.
+    pub qpns: Vec<Qpn>,
+    /// `ibv_wr` or `ibv_post_send`.
+    pub posting: String,
+}
+
+/// One end of a TCP connection.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TcpEnd {
+    /// Its address on the control channel; the data goes between the same two hosts' addresses.
+    pub address: String,
+    /// The network interface with that address.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub netdev: Option<String>,
+    /// The interface's speed, where it states one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub rate_gbit_per_sec: Option<f64>,
+}
+
+/// The memory of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryUse {
+    /// What kind it is.
+    pub kind: crate::memory::MemoryKind,
+    /// Bytes at the client.
+    pub client_bytes: u64,
+    /// Bytes at the server.
+    pub server_bytes: u64,
+    /// How it was registered; absent over TCP.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub registration: Option<String>,
+}
+
+/// Something that an adapter or the kernel says about the run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// Whose it is.
+    pub role: Role,
+    /// Where it was read.
+    pub source: String,
+    /// The counters that moved during the run, and by how much.
+    pub moved: BTreeMap<String, u64>,
+}
+
+/// One direction of one round.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Round {
+    /// The message size.
+    pub size_bytes: u64,
+    /// Counts from 0 for each size.
+    pub round: u32,
+    /// Who wrote.
+    pub direction: Direction,
+    /// Messages completed.
+    pub messages: u64,
+    /// From the first post to the last completion.
+    pub elapsed_ns: u64,
+    /// The highest message rate over a stretch of the round; see `docs/measuring.md`.
+    pub peak_messages_per_sec: f64,
+    /// Whether it was cut short.
+    pub partial: bool,
+    /// What the target found; absent where nothing was checked.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub checked: Option<Checked>,
+}
+
+impl Round {
+    /// Its length.
+    pub fn elapsed(&self) -> Duration {
+        Duration::from_nanos(self.elapsed_ns)
+    }
+
+    /// Its bandwidth.
+    pub fn bandwidth(&self) -> Bandwidth {
+        Bandwidth::of(self.messages.saturating_mul(self.size_bytes), self.elapsed())
+    }
+}
+
+/// One line of the table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ResultRow {
+    /// The message size.
+    pub size_bytes: u64,
+    /// Messages in a round and direction, over all queue pairs; the median where rounds end by time.
+    pub iterations: u64,
+    /// Whole rounds that the figures stand on.
+    pub rounds: u32,
+    /// The median of the rounds' peaks, both directions added.
+    pub bw_peak_mib_per_sec: f64,
+    /// The same in 10⁹ bits a second.
+    pub bw_peak_gbit_per_sec: f64,
+    /// The median of the rounds, both directions added.
+    pub bw_average_mib_per_sec: f64,
+    /// The same in 10⁹ bits a second.
+    pub bw_average_gbit_per_sec: f64,
+    /// 10⁶ messages a second, the median of the rounds, both directions added.
+    pub msg_rate_mpps: f64,
+    /// The range of the rounds in per cent of their median; absent for a single round.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub spread_percent: Option<f64>,
+    /// The average in per cent of the slower port's rate, times two where both directions run; absent where no
+    /// rate is known or it is an emulation's.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub line_rate_percent: Option<f64>,
+    /// Whether it stands on a round that was cut short.
+    pub partial: bool,
+    /// Bytes checked over all rounds; absent where nothing was checked.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub checked_bytes: Option<u64>,
+    /// Bytes of those that were wrong.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub wrong_bytes: Option<u64>,
+}
+
+/// Whether all is well, and what is not.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// Measured, nothing wrong, not interrupted.
+    pub ok: bool,
+    /// Everything that is not.
+    pub failures: Vec<Error>,
+}
+
+impl Document {
+    /// A document of a run of `tool` that has just begun.
+    pub fn begin(tool: &str, version: &str) -> Self {
+        let now = timestamp();
+        Self {
+            schema: SCHEMA.to_owned(),
+            tool: tool.to_owned(),
+            version: version.to_owned(),
+            command: std::env::args().collect(),
+            started: now.clone(),
+            finished: now,
+            hosts: Vec::new(),
+            plan: None,
+            link: None,
+            memory: None,
+            evidence: Vec::new(),
+            rounds: Vec::new(),
+            results: Vec::new(),
+            warnings: Vec::new(),
+            verdict: Verdict::default(),
+        }
+    }
+
+    /// Ends the run: works out the table, the warnings and the verdict from what was measured.
+    pub fn conclude(&mut self, failure: Option<Error>) {
+        self.finished = timestamp();
+        let (results, warnings) = summarise(self.plan.as_ref(), self.link.as_ref(), &self.rounds);
+        self.results = results;
+        self.warnings.extend(warnings);
+        let wrong = summary::wrong_data(&self.rounds);
+        self.verdict.failures.extend(failure.into_iter().chain(wrong));
+        self.verdict.ok = self.verdict.failures.is_empty();
+    }
+}
+
+impl Link {
+    /// The slower port's rate, where both ports state one and neither is an emulation.
+    pub fn line_rate(&self) -> Option<Bandwidth> {
+        let (client, server) = match self {
+            Self::Rdma { client, server, .. } => (client.line_rate()?, server.line_rate()?),
+            Self::Tcp { client, server } => (client.rate_gbit_per_sec?, server.rate_gbit_per_sec?),
+        };
+        Some(Bandwidth::from_gbit_per_sec(client.min(server)))
+    }
+}
+
+impl RdmaEnd {
+    fn line_rate(&self) -> Option<f64> {
+        self.rate_gbit_per_sec.filter(|_| self.software.is_none())
+    }
+}
+
+/// Now, in UTC, to the millisecond, as RFC 3339 writes it.
+fn timestamp() -> String {
+    humantime::format_rfc3339_millis(SystemTime::now()).to_string()
+}

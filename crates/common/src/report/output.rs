@@ -1,0 +1,81 @@
+//! Where results and failures go: results to stdout, everything else to stderr, and with `--json` one valid
+//! document to stdout or a file, failures included.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "the one place that writes to the streams")]
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use super::{BandwidthUnit, Detail, Document, JsonTarget, Layout, render_table, write_document};
+use crate::args::OutputArgs;
+use crate::error::{Error, ErrorKind, ExitStatus};
+
+/// How one process shows what it has to say.
+#[derive(Clone, Debug)]
+pub struct Output {
+    tool: &'static str,
+    json: Option<JsonTarget>,
+    layout: Layout,
+    unit: BandwidthUnit,
+    detail: Detail,
+}
+
+impl Output {
+    /// As the options ask. `layout` is [`Layout::Line`] where several documents follow each other.
+    pub fn new(tool: &'static str, args: &OutputArgs, layout: Layout) -> Self {
+        Self {
+            tool,
+            json: JsonTarget::from_option(args.json.as_ref()),
+            layout,
+            unit: if args.report_gbits { BandwidthUnit::Gbit } else { BandwidthUnit::Mib },
+            detail: if args.verbose { Detail::Rounds } else { Detail::Table },
+        }
+    }
+
+    /// For a command line that was not understood: `--json` is looked for all the same, since whoever asked for it
+    /// reads stdout.
+    pub fn for_unparsed(tool: &'static str, argv: &[OsString]) -> Self {
+        let option =
+            argv.iter().filter_map(|arg| arg.to_str()).find_map(|arg| match arg.strip_prefix("--json")? {
+                "" => Some(JsonTarget::Stdout),
+                file => file.strip_prefix('=').map(|file| JsonTarget::File(PathBuf::from(file))),
+            });
+        Self { tool, json: option, layout: Layout::Pretty, unit: BandwidthUnit::Mib, detail: Detail::Table }
+    }
+
+    /// Shows a concluded document: the table where there is a result, warnings, failures, JSON where asked for.
+    /// Gives the exit status that the document stands for.
+    pub fn show(&self, document: &Document) -> ExitStatus {
+        if self.json != Some(JsonTarget::Stdout) && worth_a_table(document) {
+            print!("{}", render_table(document, self.unit, self.detail));
+        }
+        for warning in &document.warnings {
+            eprintln!("{}", warning.render(self.tool));
+        }
+        for failure in &document.verdict.failures {
+            self.say_failure(failure);
+        }
+        if let Some(target) = &self.json
+            && let Err(error) = write_document(document, target, self.layout)
+        {
+            self.say_failure(&error);
+            return error.exit_status();
+        }
+        document.verdict.failures.first().map_or(ExitStatus::Good, Error::exit_status)
+    }
+
+    /// Shows a failure on stderr.
+    pub fn say_failure(&self, failure: &Error) {
+        eprintln!("{}", failure.render(self.tool));
+    }
+
+    /// Says something about the state of the process on stderr.
+    pub fn note(&self, text: &str) {
+        eprintln!("{}: {text}", self.tool);
+    }
+}
+
+/// A failed run leaves stdout empty; one that was interrupted, or whose data was wrong, has something to show.
+fn worth_a_table(document: &Document) -> bool {
+    let has_numbers = |failure: &Error| matches!(failure.kind, ErrorKind::Interrupted | ErrorKind::WrongData);
+    document.verdict.failures.iter().all(has_numbers) && !document.results.is_empty()
+}

@@ -1,0 +1,290 @@
+//! From raw rounds to the lines of the table, the warnings and what was wrong. Pure.
+
+use std::time::Duration;
+
+use super::{Link, ResultRow, Round};
+use crate::error::{Error, ErrorKind};
+use crate::plan::{Plan, Role, Traffic};
+use crate::stats::RoundStats;
+use crate::units::{Bandwidth, ByteSize};
+use crate::validate::{Checked, Direction};
+use crate::warning::{SHORTEST_TRUSTED_ROUND, SPREAD_WORTH_A_WORD_PERCENT, Warning};
+
+/// Directions whose lengths differ by more than this share of the longer one did not overlap enough to be added
+/// without a word. Taste: the start of the second direction alone is one message on the control channel late.
+const DIRECTIONS_APART: f64 = 0.1;
+
+/// All directions of one round.
+struct WholeRound<'a> {
+    directions: Vec<&'a Round>,
+}
+
+impl WholeRound<'_> {
+    fn sum(&self, value: impl Fn(&Round) -> f64) -> f64 {
+        self.directions.iter().map(|round| value(round)).sum()
+    }
+
+    fn of(&self, role: Role) -> Option<&Round> {
+        self.directions.iter().find(|round| round.direction == role.writes()).copied()
+    }
+}
+
+/// The lines of the table, in the order of the sizes, and what they warn of.
+pub fn summarise(
+    plan: Option<&Plan>,
+    link: Option<&Link>,
+    rounds: &[Round],
+) -> (Vec<ResultRow>, Vec<Warning>) {
+    let Some(plan) = plan else { return (Vec::new(), Vec::new()) };
+    let mut rows = Vec::new();
+    let mut doubts = Doubts::default();
+    for &size in &plan.sizes_bytes {
+        let whole = whole_rounds(plan, size, rounds);
+        if let Some(row) = row(plan, link, size, &whole) {
+            doubts.look_at(&row, &whole);
+            rows.push(row);
+        }
+    }
+    let mut warnings = link.map(software_warnings).unwrap_or_default();
+    warnings.extend(doubts.warnings());
+    (rows, warnings)
+}
+
+/// The sizes of which something has to be said, so that a sweep warns once and not once a size.
+#[derive(Default)]
+struct Doubts {
+    differ: Vec<(u64, f64)>,
+    short: Vec<(u64, Duration)>,
+    apart: Vec<(u64, Duration)>,
+}
+
+impl Doubts {
+    fn look_at(&mut self, row: &ResultRow, whole: &[WholeRound]) {
+        let size = row.size_bytes;
+        if let Some(spread) = row.spread_percent.filter(|&spread| spread > SPREAD_WORTH_A_WORD_PERCENT) {
+            self.differ.push((size, spread));
+        }
+        let shortest = whole.iter().flat_map(|round| &round.directions).map(|round| round.elapsed()).min();
+        if let Some(shortest) = shortest.filter(|&shortest| shortest < SHORTEST_TRUSTED_ROUND) {
+            self.short.push((size, shortest));
+        }
+        if let Some(most) = whole.iter().filter_map(directions_apart).max() {
+            self.apart.push((size, most));
+        }
+    }
+
+    fn warnings(&self) -> impl Iterator<Item = Warning> {
+        let differ = Warning::rounds_differ(&self.differ);
+        let short = Warning::short_rounds(&self.short);
+        differ.into_iter().chain(short).chain(Warning::directions_apart(&self.apart))
+    }
+}
+
+/// The rounds of one size with all their directions. A round that was cut short counts only where no whole one
+/// exists: it is better than nothing, and it is marked.
+fn whole_rounds<'a>(plan: &Plan, size: u64, rounds: &'a [Round]) -> Vec<WholeRound<'a>> {
+    let of_size = |partial: bool| {
+        let mut whole = Vec::new();
+        for number in 0..plan.rounds {
+            let directions: Vec<&Round> = rounds
+                .iter()
+                .filter(|round| round.size_bytes == size && round.round == number && round.messages > 0)
+                .collect();
+            let complete = directions.len() == plan.directions().len();
+            let any_partial = directions.iter().any(|round| round.partial);
+            if !directions.is_empty() && any_partial == partial && (complete || partial) {
+                whole.push(WholeRound { directions });
+            }
+        }
+        whole
+    };
+    let unbroken = of_size(false);
+    if unbroken.is_empty() { of_size(true) } else { unbroken }
+}
+
+fn row(plan: &Plan, link: Option<&Link>, size: u64, whole: &[WholeRound]) -> Option<ResultRow> {
+    let stats = |value: &dyn Fn(&Round) -> f64| {
+        RoundStats::of(&whole.iter().map(|round| round.sum(value)).collect::<Vec<_>>())
+    };
+    let average = stats(&|round| round.bandwidth().bytes_per_sec())?;
+    let peak =
+        Bandwidth::from_bytes_per_sec(stats(&|round| round.peak_messages_per_sec * size as f64)?.median);
+    let rate = stats(&|round| round.messages as f64 / round.elapsed().as_secs_f64().max(f64::MIN_POSITIVE))?;
+    let first_direction: Vec<f64> = whole
+        .iter()
+        .filter_map(|round| round.directions.first())
+        .map(|round| round.messages as f64)
+        .collect();
+    let checked = all_checked(whole);
+    let bandwidth = Bandwidth::from_bytes_per_sec(average.median);
+    Some(ResultRow {
+        size_bytes: size,
+        iterations: RoundStats::of(&first_direction)?.median as u64,
+        rounds: whole.len() as u32,
+        bw_peak_mib_per_sec: peak.mib_per_sec(),
+        bw_peak_gbit_per_sec: peak.gbit_per_sec(),
+        bw_average_mib_per_sec: bandwidth.mib_per_sec(),
+        bw_average_gbit_per_sec: bandwidth.gbit_per_sec(),
+        msg_rate_mpps: rate.median / 1e6,
+        spread_percent: average.spread_percent(whole.len()),
+        line_rate_percent: link.and_then(Link::line_rate).map(|line| share(bandwidth, line, plan.traffic)),
+        partial: whole.iter().any(|round| round.directions.iter().any(|direction| direction.partial)),
+        checked_bytes: checked.map(|checked| checked.checked_bytes),
+        wrong_bytes: checked.map(|checked| checked.wrong_bytes),
+    })
+}
+
+fn share(bandwidth: Bandwidth, line: Bandwidth, traffic: Traffic) -> f64 {
+    let directions = match traffic {
+        Traffic::Unidirectional => 1.0,
+        Traffic::Bidirectional => 2.0,
+    };
+    bandwidth.bytes_per_sec() / (line.bytes_per_sec() * directions) * 100.0
+}
+
+fn all_checked(whole: &[WholeRound]) -> Option<Checked> {
+    let outcomes = whole.iter().flat_map(|round| &round.directions).filter_map(|round| round.checked);
+    outcomes.reduce(|mut sum, next| {
+        sum.merge(next);
+        sum
+    })
+}
+
+fn software_warnings(link: &Link) -> Vec<Warning> {
+    let Link::Rdma { client, server, .. } = link else { return Vec::new() };
+    let emulated = [client, server].into_iter().find_map(|end| Some((end, end.software.as_ref()?)));
+    emulated.map(|(end, driver)| Warning::software_device(&end.device, driver)).into_iter().collect()
+}
+
+/// By how much one direction outlasted the other, where that matters.
+fn directions_apart(round: &WholeRound) -> Option<Duration> {
+    let (client, server) = (round.of(Role::Client)?.elapsed(), round.of(Role::Server)?.elapsed());
+    let apart = client.abs_diff(server);
+    (apart.as_secs_f64() > client.max(server).as_secs_f64() * DIRECTIONS_APART).then_some(apart)
+}
+
+/// The failure that wrong bytes are.
+pub(super) fn wrong_data(rounds: &[Round]) -> Option<Error> {
+    let wrong: Vec<(&Round, Checked)> = rounds
+        .iter()
+        .filter_map(|round| Some((round, round.checked?)))
+        .filter(|(_, checked)| checked.wrong_bytes > 0)
+        .collect();
+    let (round, first) = wrong.first()?;
+    let total: u64 = wrong.iter().map(|(_, checked)| checked.wrong_bytes).sum();
+    let direction = match round.direction {
+        Direction::ClientToServer => "from the client to the server",
+        Direction::ServerToClient => "from the server to the client",
+    };
+    let error = Error::new(
+        ErrorKind::WrongData,
+        format!(
+            "{total} bytes arrived wrong, first at message size {} in round {}",
+            ByteSize(round.size_bytes),
+            round.round
+        ),
+    )
+    .fact("direction", direction);
+    Some(match first.first_wrong {
+        Some(byte) => error.fact(
+            "first wrong byte",
+            format!(
+                "queue pair {}, offset {}: expected 0x{:02x}, found 0x{:02x}",
+                byte.qp, byte.offset, byte.expected, byte.found
+            ),
+        ),
+        None => error,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::tests::plan;
+    use crate::report::TcpEnd;
+    use crate::validate::WrongByte;
+
+    fn round(number: u32, direction: Direction, messages: u64, elapsed_ms: u64) -> Round {
+        Round {
+            size_bytes: 65536,
+            round: number,
+            direction,
+            messages,
+            elapsed_ns: elapsed_ms * 1_000_000,
+            peak_messages_per_sec: messages as f64 / elapsed_ms as f64 * 1e3,
+            partial: false,
+            checked: None,
+        }
+    }
+
+    use Direction::{ClientToServer as Out, ServerToClient as Back};
+
+    fn hundred_gbit() -> Link {
+        let end = TcpEnd { address: "x".into(), netdev: None, rate_gbit_per_sec: Some(100.0) };
+        Link::Tcp { client: end.clone(), server: end }
+    }
+
+    #[test]
+    fn the_row_is_the_median_of_the_rounds() {
+        let rounds = [round(0, Out, 1000, 100), round(1, Out, 1000, 50), round(2, Out, 1000, 200)];
+        let (rows, _) = summarise(Some(&plan()), Some(&hundred_gbit()), &rounds);
+        let row = &rows[0];
+        // 1000 × 64 KiB in 0.1 s: 625 MiB/s, 5.24288 Gb/s, 10 000 messages a second.
+        assert!((row.bw_average_mib_per_sec - 625.0).abs() < 1e-9);
+        assert!((row.bw_average_gbit_per_sec - 5.24288).abs() < 1e-9);
+        assert!((row.msg_rate_mpps - 0.01).abs() < 1e-12);
+        assert!((row.line_rate_percent.unwrap() - 5.24288).abs() < 1e-9);
+        assert_eq!((row.iterations, row.rounds), (1000, 3));
+        // The rounds give 625, 1250 and 312.5 MiB/s.
+        assert!((row.spread_percent.unwrap() - 150.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn two_directions_are_added() {
+        let mut both = plan();
+        both.traffic = Traffic::Bidirectional;
+        let rounds = [round(0, Out, 1000, 100), round(0, Back, 1000, 100)];
+        let (rows, warnings) = summarise(Some(&both), Some(&hundred_gbit()), &rounds);
+        assert!((rows[0].bw_average_mib_per_sec - 1250.0).abs() < 1e-9);
+        assert!((rows[0].line_rate_percent.unwrap() - 5.24288).abs() < 1e-9);
+        assert!(warnings.is_empty());
+        let apart = [round(0, Out, 1000, 100), round(0, Back, 1000, 120)];
+        assert_eq!(summarise(Some(&both), None, &apart).1[0].code, "directions-apart");
+    }
+
+    #[test]
+    fn a_round_cut_short_counts_only_where_there_is_no_other() {
+        let mut cut = round(1, Out, 10, 100);
+        cut.partial = true;
+        let (rows, _) = summarise(Some(&plan()), None, &[round(0, Out, 1000, 100), cut.clone()]);
+        assert_eq!((rows[0].rounds, rows[0].partial), (1, false));
+        let (rows, _) = summarise(Some(&plan()), None, &[cut]);
+        assert_eq!((rows[0].rounds, rows[0].partial), (1, true));
+    }
+
+    #[test]
+    fn rounds_that_differ_or_are_short_are_told() {
+        let codes = |rounds: &[Round]| {
+            summarise(Some(&plan()), None, rounds)
+                .1
+                .into_iter()
+                .map(|warning| warning.code)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(codes(&[round(0, Out, 1000, 100), round(1, Out, 1000, 120)]), ["rounds-differ"]);
+        assert_eq!(codes(&[round(0, Out, 1000, 5)]), ["short-rounds"]);
+        assert!(codes(&[round(0, Out, 1000, 100), round(1, Out, 1000, 101)]).is_empty());
+    }
+
+    #[test]
+    fn wrong_bytes_are_a_failure_that_names_the_first() {
+        let mut bad = round(0, Out, 1000, 100);
+        let first_wrong = Some(WrongByte { qp: 2, offset: 5, expected: 1, found: 0xff });
+        bad.checked = Some(Checked { checked_bytes: 100, wrong_bytes: 3, first_wrong });
+        let error = wrong_data(&[bad.clone()]).unwrap();
+        assert_eq!(error.what, "3 bytes arrived wrong, first at message size 64 KiB in round 0");
+        assert_eq!(error.facts[1].value, "queue pair 2, offset 5: expected 0x01, found 0xff");
+        let (rows, _) = summarise(Some(&plan()), None, &[bad]);
+        assert_eq!((rows[0].checked_bytes, rows[0].wrong_bytes), (Some(100), Some(3)));
+    }
+}

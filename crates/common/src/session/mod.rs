@@ -1,0 +1,236 @@
+//! A run's connection: everything allocated, registered and connected, ready for writes.
+//!
+//! One bring-up for all tools: [`negotiate`] makes both ends hold the same plan, [`Session::bring_up`] makes the
+//! resources and connects them. A [`Session`] then runs stretches of writes ([`Session::measure`]) over whichever
+//! endpoint it has, without a branch inside them, and hosts the target's part ([`Session::as_target`]).
+
+mod negotiate;
+mod preflight;
+mod rdma;
+mod tcp;
+
+pub use negotiate::{AgreedPlan, LocalEnd, agree, propose};
+pub use preflight::check_local;
+
+use std::time::Duration;
+
+use crate::endpoint::Endpoint;
+use crate::error::{Error, ErrorKind, Origin, Result};
+use crate::exchange::message::EndInfo;
+use crate::exchange::tcp::TcpChannel;
+use crate::exchange::{Channel, Message, out_of_order};
+use crate::memory::{Buffer, Fill, HostBuffer, check_slots, fill_slots};
+use crate::plan::{BufferLayout, Plan, Role, Slots};
+use crate::report::{Evidence, Link, MemoryUse};
+use crate::validate::{Checked, Direction, Pattern};
+use crate::watch::Stop;
+
+/// How long a step of the bring-up may take on the other end: thousands of queue pairs take seconds.
+pub const STEP_LIMIT: Duration = Duration::from_secs(30);
+
+/// The measured part of a tool, generic over the endpoint so that its loop is compiled for each.
+pub trait Measure {
+    /// What it gives.
+    type Output;
+    /// Runs it.
+    ///
+    /// # Errors
+    /// The endpoint's.
+    fn run<E: Endpoint>(self, endpoint: &mut E) -> Result<Self::Output>;
+}
+
+enum Data {
+    Rdma(rdma::RdmaSession),
+    Tcp(tcp::TcpSession),
+}
+
+/// A connection that is ready for writes. Dropping it takes everything down, in order.
+pub struct Session {
+    role: Role,
+    plan: Plan,
+    layout: BufferLayout,
+    data: Data,
+    link: Link,
+    memory: MemoryUse,
+}
+
+/// What happens to be the same in both transports: this end's description goes out, the peer's comes in.
+fn swap_ends(channel: &mut dyn Channel, ours: &EndInfo) -> Result<EndInfo> {
+    channel.send(&Message::Connect { end: ours.clone() })?;
+    match channel.expect_any(STEP_LIMIT)? {
+        Message::Connect { end } => Ok(end),
+        other => Err(out_of_order("connect", &other)),
+    }
+}
+
+/// Waits until the other end is as far as this one.
+fn meet(channel: &mut dyn Channel) -> Result<()> {
+    channel.send(&Message::Ready)?;
+    match channel.expect_any(STEP_LIMIT)? {
+        Message::Ready => Ok(()),
+        other => Err(out_of_order("ready", &other)),
+    }
+}
+
+/// Passes `result` on, and lets the peer know of a failure of this end's own; its failures it knows.
+///
+/// # Errors
+/// `result`'s.
+pub fn tell_peer<T>(channel: &mut dyn Channel, result: Result<T>) -> Result<T> {
+    if let Err(error) = &result
+        && error.origin == Origin::Local
+    {
+        // The peer may be what has failed.
+        let _ = channel.send(&Message::Abort { error: error.clone() });
+    }
+    result
+}
+
+impl Session {
+    /// Allocates, registers, and connects to the peer, which does the same.
+    ///
+    /// # Errors
+    /// Any of the machine or peer kinds of [`ErrorKind`]; nothing is left behind.
+    pub fn bring_up(
+        channel: &mut TcpChannel,
+        local: &LocalEnd,
+        agreed: &AgreedPlan,
+        role: Role,
+    ) -> Result<Self> {
+        let plan = agreed.plan().clone();
+        let layout = BufferLayout::new(&plan, role);
+        let buffer = HostBuffer::new(layout.total_len())?;
+        let kind = buffer.kind();
+        let (data, link, bytes) = match (local.port(), agreed.addressing()) {
+            (Some(port), Some(addressing)) => {
+                let (session, link, bytes) =
+                    rdma::bring_up(channel, port, addressing, agreed, layout, buffer, role, local.files())?;
+                (Data::Rdma(session), link, bytes)
+            }
+            _ => {
+                let (session, link, bytes) = tcp::bring_up(channel, &plan, buffer, role, local.files())?;
+                (Data::Tcp(session), link, bytes)
+            }
+        };
+        meet(channel)?;
+        let (client_bytes, server_bytes) = match role {
+            Role::Client => (layout.total_len(), bytes),
+            Role::Server => (bytes, layout.total_len()),
+        };
+        let registration = data.registration();
+        Ok(Self {
+            role,
+            plan,
+            layout,
+            data,
+            link,
+            memory: MemoryUse { kind, client_bytes, server_bytes, registration },
+        })
+    }
+
+    /// Which end this is.
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
+    /// The plan that both ends hold.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// How the ends are connected, for the report.
+    pub fn link(&self) -> &Link {
+        &self.link
+    }
+
+    /// The memory in use, for the report.
+    pub fn memory(&self) -> &MemoryUse {
+        &self.memory
+    }
+
+    /// Fills this end's sources with what it will write in a round.
+    pub fn fill_sources(&self, slots: Slots, point: u32, round: u32) {
+        for qp in 0..self.plan.qps {
+            let pattern = Pattern::new(self.role.writes(), qp, point, round);
+            fill_slots(self.data.buffer(), self.layout.source(qp), slots, pattern, Fill::Right);
+        }
+    }
+
+    /// Fills this end's sinks with what can't be mistaken for what the peer will write in a round.
+    pub fn poison_sinks(&self, slots: Slots, point: u32, round: u32) {
+        for qp in 0..self.plan.qps {
+            let pattern = Pattern::new(self.arriving(), qp, point, round);
+            fill_slots(self.data.buffer(), self.layout.sink(qp), slots, pattern, Fill::Poison);
+        }
+    }
+
+    /// Checks what the peer has written in a round, of which it says how many messages went over each queue pair.
+    pub fn check_sinks(&self, slots: Slots, point: u32, round: u32, per_qp: &[u64]) -> Checked {
+        let mut checked = Checked::default();
+        for (qp, &messages) in (0..self.plan.qps).zip(per_qp) {
+            let pattern = Pattern::new(self.arriving(), qp, point, round);
+            let used = slots.used_by(messages);
+            checked.merge(check_slots(self.data.buffer(), self.layout.sink(qp), slots, used, pattern, qp));
+        }
+        checked
+    }
+
+    fn arriving(&self) -> Direction {
+        self.role.peer().writes()
+    }
+
+    /// Runs `measure` over this session's endpoint.
+    ///
+    /// # Errors
+    /// Those of the endpoint and of `measure`; a failed write carries the adapter's counters.
+    pub fn measure<M: Measure>(&self, slots: Slots, stop: &Stop, measure: M) -> Result<M::Output> {
+        match &self.data {
+            Data::Rdma(session) => session.measure(slots, measure).map_err(|error| self.with_counters(error)),
+            Data::Tcp(session) => session.measure(slots, stop, self.layout, measure),
+        }
+    }
+
+    /// Runs `body` while this end can be written to: over RDMA the adapter does that alone, over TCP threads
+    /// receive.
+    pub fn as_target<R>(&self, slots: Slots, body: impl FnOnce() -> R) -> R {
+        match &self.data {
+            Data::Tcp(session) if self.plan.is_target(self.role) => {
+                session.as_target(slots, self.layout, body)
+            }
+            _ => body(),
+        }
+    }
+
+    /// What this end's adapter has counted since the bring-up.
+    pub fn evidence(&self) -> Vec<Evidence> {
+        match &self.data {
+            Data::Rdma(session) => vec![session.evidence(self.role)],
+            Data::Tcp(_) => Vec::new(),
+        }
+    }
+
+    fn with_counters(&self, error: Error) -> Error {
+        match (&self.data, error.kind) {
+            (Data::Rdma(session), ErrorKind::Completion) => {
+                error.fact("counters", crate::counters::describe(&session.evidence(self.role).moved))
+            }
+            _ => error,
+        }
+    }
+}
+
+impl Data {
+    fn buffer(&self) -> &HostBuffer {
+        match self {
+            Self::Rdma(session) => session.buffer(),
+            Self::Tcp(session) => session.buffer(),
+        }
+    }
+
+    fn registration(&self) -> Option<String> {
+        match self {
+            Self::Rdma(session) => Some(session.registration()),
+            Self::Tcp(_) => None,
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What this end can't do, found out before anything is allocated or anybody is bothered.
+
+use super::negotiate::LocalEnd;
+use crate::device::ChosenPort;
+use crate::error::{Error, ErrorKind, Result};
+use crate::memlock::LockedMemory;
+use crate::memory::check_available;
+use crate::plan::{BufferLayout, Plan, Role, Transport};
+use crate::units::ByteSize;
+
+/// Whether this end can play its part in `plan`: its memory, its locked-memory limit, its device's limits.
+///
+/// # Errors
+/// [`ErrorKind::Memory`], [`ErrorKind::Memlock`] or [`ErrorKind::DeviceLimit`].
+pub fn check_local(plan: &Plan, local: &LocalEnd, role: Role) -> Result<()> {
+    let layout = BufferLayout::new(plan, role);
+    if let (Transport::Rdma, Some(port)) = (plan.transport, local.port()) {
+        let limits = LockedMemory::of_this_process(local.files());
+        limits.check(layout.total_len(), &layout.describe(), port.context.name())?;
+        check_device(plan, port)?;
+    }
+    check_available(layout.total_len(), &layout.describe(), local.files())
+}
+
+fn check_device(plan: &Plan, chosen: &ChosenPort) -> Result<()> {
+    let limits = chosen.context.limits()?;
+    let device = chosen.context.name();
+    let at_most = |option: &str, asked: u64, limit: i32, what: &str| {
+        let limit = u64::try_from(limit).unwrap_or(0);
+        if asked <= limit {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::DeviceLimit,
+            format!("{option} asks for {asked} {what} and {device} allows {limit}"),
+        ))
+    };
+    at_most("--qp", plan.qps.into(), limits.max_qp, "queue pairs")?;
+    at_most("--tx-depth", plan.tx_depth.into(), limits.max_qp_wr, "outstanding writes")?;
+    at_most("--qp", completion_entries(plan).into(), limits.max_cqe, "completion queue entries")?;
+    if plan.largest() > chosen.port.max_msg_size {
+        return Err(Error::new(
+            ErrorKind::DeviceLimit,
+            format!(
+                "--size asks for messages of {} and port {} of {device} allows {}",
+                ByteSize(plan.largest()),
+                chosen.port.port_num,
+                ByteSize(chosen.port.max_msg_size)
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// Completions that can be outstanding at once: one for each signal in every queue, and one for the last write.
+pub(super) fn completion_entries(plan: &Plan) -> u32 {
+    plan.qps * (plan.tx_depth / plan.signal_every + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::tests::plan;
+
+    #[test]
+    fn the_completion_queue_holds_every_signal() {
+        assert_eq!(completion_entries(&plan()), 5);
+        assert_eq!(completion_entries(&Plan { qps: 4, tx_depth: 3, signal_every: 1, ..plan() }), 16);
+    }
+}

@@ -1,0 +1,270 @@
+//! Bringing up queue pairs and registered memory.
+
+use std::sync::Arc;
+
+use super::negotiate::AgreedPlan;
+use super::preflight::completion_entries;
+use super::{Measure, swap_ends};
+use crate::counters::Counters;
+use crate::cq::CompletionQueue;
+use crate::device::{ChosenPort, Context};
+use crate::endpoint::verbs::{Classic, Extended, VerbsEndpoint, WritePath};
+use crate::error::{Error, ErrorKind, Result};
+use crate::exchange::Channel;
+use crate::exchange::message::EndInfo;
+use crate::gid::Addressing;
+use crate::host::HostFiles;
+use crate::memory::{Buffer, HostBuffer};
+use crate::mr::{Access, MemoryRegion, Ordering, ProtectionDomain};
+use crate::plan::{BufferLayout, Plan, Role, Slots};
+use crate::qp::{Path, QpAddress, QueuePair};
+use crate::report::{Evidence, Link, RdmaEnd};
+
+/// Queue pairs in RTS and what they need. Fields are dropped in this order: queue pairs before the memory that
+/// they read, and that the peer writes.
+pub(super) struct RdmaSession {
+    qps: Vec<QueuePair>,
+    cq: Arc<CompletionQueue>,
+    region: MemoryRegion<HostBuffer>,
+    paths: Vec<WritePath>,
+    posting: Posting,
+    ordering: Ordering,
+    context: Arc<Context>,
+    port_num: u8,
+    counters: Counters,
+    files: HostFiles,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Posting {
+    Extended,
+    Classic,
+}
+
+impl Posting {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Extended => "ibv_wr",
+            Self::Classic => "ibv_post_send",
+        }
+    }
+}
+
+/// Makes the queue pairs, registers the memory, and connects everything to the peer.
+#[allow(clippy::too_many_arguments, reason = "every one is made by another step of the bring-up")]
+pub(super) fn bring_up(
+    channel: &mut dyn Channel,
+    chosen: &ChosenPort,
+    addressing: &Addressing,
+    agreed: &AgreedPlan,
+    layout: BufferLayout,
+    buffer: HostBuffer,
+    role: Role,
+    files: &HostFiles,
+) -> Result<(RdmaSession, Link, u64)> {
+    let plan = agreed.plan();
+    let pd = Arc::new(ProtectionDomain::new(&chosen.context)?);
+    let ordering = ordering(plan);
+    let access = if plan.is_target(role) { Access::RemoteWrite } else { Access::Source };
+    let region = MemoryRegion::register(&pd, buffer, access, ordering)?;
+    let cq = Arc::new(CompletionQueue::new(&chosen.context, completion_entries(plan))?);
+    let qps = queue_pairs(&pd, &cq, plan, chosen.port.port_num)?;
+    let posting =
+        if qps.iter().all(|qp| !qp.extended().is_null()) { Posting::Extended } else { Posting::Classic };
+
+    let ours = this_end(chosen, addressing, role, posting, &qps, files);
+    let base = region.buffer().address();
+    let info = EndInfo::Rdma {
+        end: ours.clone(),
+        qps: qps.iter().map(QueuePair::address).collect(),
+        sinks: if plan.is_target(role) {
+            (0..plan.qps).map(|qp| base + layout.sink(qp)).collect()
+        } else {
+            Vec::new()
+        },
+        rkey: region.rkey(),
+        memory_bytes: layout.total_len(),
+    };
+    let peer = Peer::of(swap_ends(channel, &info)?, plan, role)?;
+    connect(&qps, &peer.qps, &path(chosen, addressing, agreed, role))?;
+
+    let paths = write_paths(plan, layout, &region, &peer, role);
+    let link = link(agreed, addressing, role, ours, peer.end);
+    let counters = Counters::read(chosen.context.name(), chosen.port.port_num, files);
+    let session = RdmaSession {
+        qps,
+        cq,
+        region,
+        paths,
+        posting,
+        ordering,
+        context: Arc::clone(&chosen.context),
+        port_num: chosen.port.port_num,
+        counters,
+        files: files.clone(),
+    };
+    Ok((session, link, peer.memory_bytes))
+}
+
+/// Bandwidth wants relaxed ordering; checking the data wants each write in its place when it is looked for.
+fn ordering(plan: &Plan) -> Ordering {
+    if plan.validate { Ordering::Strict } else { Ordering::Relaxed }
+}
+
+fn queue_pairs(
+    pd: &Arc<ProtectionDomain>,
+    cq: &Arc<CompletionQueue>,
+    plan: &Plan,
+    port_num: u8,
+) -> Result<Vec<QueuePair>> {
+    (0..plan.qps).map(|qp| QueuePair::new(pd, cq, plan.tx_depth, port_num, starting_psn(qp))).collect()
+}
+
+/// A first packet sequence number, 24 bits, that differs from run to run: a late packet of an earlier connection
+/// with the same queue pair number is then out of sequence and dropped.
+fn starting_psn(qp: u32) -> u32 {
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |now| now.subsec_nanos());
+    (now ^ std::process::id() ^ qp.wrapping_mul(0x9e37_79b9)) & 0xff_ffff
+}
+
+fn this_end(
+    chosen: &ChosenPort,
+    addressing: &Addressing,
+    role: Role,
+    posting: Posting,
+    qps: &[QueuePair],
+    files: &HostFiles,
+) -> RdmaEnd {
+    RdmaEnd {
+        device: chosen.context.name().to_owned(),
+        software: chosen.context.software(files),
+        port_num: chosen.port.port_num,
+        link_layer: chosen.port.link_layer,
+        lid: chosen.port.lid,
+        gid: addressing.of(role).cloned(),
+        active_mtu_bytes: chosen.port.active_mtu,
+        rate_gbit_per_sec: chosen.port.rate.map(crate::units::Bandwidth::gbit_per_sec),
+        qpns: qps.iter().map(QueuePair::qpn).collect(),
+        posting: posting.name().to_owned(),
+    }
+}
+
+/// What the peer has told of its end, checked against the plan.
+struct Peer {
+    end: RdmaEnd,
+    qps: Vec<QpAddress>,
+    sinks: Vec<u64>,
+    rkey: u32,
+    memory_bytes: u64,
+}
+
+impl Peer {
+    fn of(info: EndInfo, plan: &Plan, role: Role) -> Result<Self> {
+        let EndInfo::Rdma { end, qps, sinks, rkey, memory_bytes } = info else {
+            return Err(Error::new(ErrorKind::Protocol, "the peer brought up TCP where RDMA was agreed on"));
+        };
+        let sinks_wanted = if plan.is_target(role.peer()) { plan.qps as usize } else { 0 };
+        if qps.len() != plan.qps as usize || sinks.len() != sinks_wanted {
+            return Err(Error::new(
+                ErrorKind::Protocol,
+                format!(
+                    "the peer offered {} queue pairs and {} sinks where the plan has {}",
+                    qps.len(),
+                    sinks.len(),
+                    plan.qps
+                ),
+            ));
+        }
+        Ok(Self { end, qps, sinks, rkey, memory_bytes })
+    }
+}
+
+fn path(chosen: &ChosenPort, addressing: &Addressing, agreed: &AgreedPlan, role: Role) -> Path {
+    Path {
+        port_num: chosen.port.port_num,
+        sgid: addressing.of(role).cloned(),
+        dgid: addressing.of(role.peer()).cloned(),
+        dlid: agreed.peer_lid(),
+        path_mtu: agreed.path_mtu(),
+    }
+}
+
+fn connect(qps: &[QueuePair], peers: &[QpAddress], path: &Path) -> Result<()> {
+    qps.iter().zip(peers).try_for_each(|(qp, &peer)| qp.connect(path, peer))
+}
+
+fn write_paths(
+    plan: &Plan,
+    layout: BufferLayout,
+    region: &MemoryRegion<HostBuffer>,
+    peer: &Peer,
+    role: Role,
+) -> Vec<WritePath> {
+    if !plan.is_initiator(role) {
+        return Vec::new();
+    }
+    let base = region.buffer().address();
+    let path = |(qp, (&remote_addr, address)): (u32, (&u64, &QpAddress))| WritePath {
+        local_addr: base + layout.source(qp),
+        remote_addr,
+        lkey: region.lkey(),
+        rkey: peer.rkey,
+        peer_qpn: address.qpn,
+    };
+    (0..).zip(peer.sinks.iter().zip(&peer.qps)).map(path).collect()
+}
+
+fn link(agreed: &AgreedPlan, addressing: &Addressing, role: Role, ours: RdmaEnd, theirs: RdmaEnd) -> Link {
+    let (client, server) = match role {
+        Role::Client => (ours, theirs),
+        Role::Server => (theirs, ours),
+    };
+    Link::Rdma {
+        path_mtu_bytes: agreed.path_mtu(),
+        addressing: addressing.reason.clone(),
+        client: Box::new(client),
+        server: Box::new(server),
+    }
+}
+
+impl RdmaSession {
+    pub(super) fn buffer(&self) -> &HostBuffer {
+        self.region.buffer()
+    }
+
+    pub(super) fn registration(&self) -> String {
+        let ordering = match self.ordering {
+            Ordering::Strict => "strict ordering",
+            Ordering::Relaxed => "relaxed ordering allowed",
+        };
+        format!("ibv_reg_mr, {ordering}")
+    }
+
+    /// The one place where the endpoint's type is chosen.
+    pub(super) fn measure<M: Measure>(&self, slots: Slots, measure: M) -> Result<M::Output> {
+        let name = self.context.name();
+        match self.posting {
+            Posting::Extended => measure.run(&mut VerbsEndpoint::<Extended>::new(
+                name,
+                &self.cq,
+                &self.qps,
+                &self.paths,
+                slots,
+            )),
+            Posting::Classic => {
+                measure.run(&mut VerbsEndpoint::<Classic>::new(name, &self.cq, &self.qps, &self.paths, slots))
+            }
+        }
+    }
+
+    pub(super) fn evidence(&self, role: Role) -> Evidence {
+        let now = Counters::read(self.context.name(), self.port_num, &self.files);
+        Evidence {
+            role,
+            source: format!("{} port {}", self.context.name(), self.port_num),
+            moved: now.grown_since(&self.counters),
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Bringing up data sockets: the server listens on a port of the kernel's choosing, the client connects one
+//! socket for each "queue pair" and direction, and each says first whose it is.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::{Measure, STEP_LIMIT, swap_ends};
+use crate::endpoint::tcp::{TcpEndpoint, receive_round};
+use crate::error::{Error, ErrorKind, Result, show_io_error};
+use crate::exchange::message::EndInfo;
+use crate::exchange::tcp::{TcpChannel, show_address};
+use crate::host::HostFiles;
+use crate::memory::{Buffer, HostBuffer};
+use crate::plan::{BufferLayout, Plan, Role, Slots};
+use crate::report::{Link, TcpEnd};
+use crate::validate::Direction;
+use crate::watch::Stop;
+
+/// The data sockets of one end, by queue pair.
+pub(super) struct TcpSession {
+    outgoing: Vec<TcpStream>,
+    incoming: Vec<TcpStream>,
+    buffer: HostBuffer,
+}
+
+/// What a data connection says first: a token, which direction it carries, and for which queue pair.
+const GREETING: usize = 16;
+
+/// Connects the data sockets.
+pub(super) fn bring_up(
+    channel: &mut TcpChannel,
+    plan: &Plan,
+    buffer: HostBuffer,
+    role: Role,
+    files: &HostFiles,
+) -> Result<(TcpSession, Link, u64)> {
+    let listener = (role == Role::Server).then(|| listen(channel)).transpose()?;
+    let ours = this_end(channel.local_addr()?, files);
+    let info = EndInfo::Tcp {
+        end: ours.clone(),
+        data_port: listener.as_ref().map(|(_, port)| *port),
+        token: random_token(),
+        memory_bytes: buffer.len(),
+    };
+    let EndInfo::Tcp { end: theirs, data_port, token, memory_bytes } = swap_ends(channel, &info)? else {
+        return Err(Error::new(ErrorKind::Protocol, "the peer brought up RDMA where TCP was agreed on"));
+    };
+    let mut session = TcpSession { outgoing: Vec::new(), incoming: Vec::new(), buffer };
+    match (&listener, &info, data_port) {
+        (Some((listener, _)), EndInfo::Tcp { token, .. }, _) => session.accept(listener, *token, plan)?,
+        (None, _, Some(port)) => {
+            session.connect(SocketAddr::new(channel.peer_addr()?.ip(), port), token, plan)?
+        }
+        _ => return Err(Error::new(ErrorKind::Protocol, "the server offered no port for data connections")),
+    }
+    let (client, server) = match role {
+        Role::Client => (ours, theirs),
+        Role::Server => (theirs, ours),
+    };
+    Ok((session, Link::Tcp { client, server }, memory_bytes))
+}
+
+fn listen(channel: &TcpChannel) -> Result<(TcpListener, u16)> {
+    // On the address that the client has reached: the data takes the same path as the control channel.
+    let address = SocketAddr::new(channel.local_addr()?.ip(), 0);
+    let listening = || {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let port = listener.local_addr()?.port();
+        Ok((listener, port))
+    };
+    listening().map_err(|error: std::io::Error| {
+        Error::new(
+            ErrorKind::Listen,
+            format!("cannot listen for data connections on {}: {}", address.ip(), show_io_error(&error)),
+        )
+    })
+}
+
+fn random_token() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    // The standard library's hash maps are keyed at random; a hash of nothing is as random as the key.
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
+}
+
+fn this_end(address: SocketAddr, files: &HostFiles) -> TcpEnd {
+    let netdev = interface_of(address);
+    // Interfaces without a speed (loopback, some virtual ones) give an error or -1.
+    let rate = netdev.as_ref().and_then(|netdev| files.number(&format!("/sys/class/net/{netdev}/speed")));
+    TcpEnd {
+        address: show_address(address),
+        netdev,
+        rate_gbit_per_sec: rate.filter(|&mbit| mbit > 0).map(|mbit| mbit as f64 / 1e3),
+    }
+}
+
+fn interface_of(address: SocketAddr) -> Option<String> {
+    let ip = address.ip().to_canonical();
+    let has_address = |interface: &nix::ifaddrs::InterfaceAddress| {
+        let address = interface.address.as_ref();
+        let v4 = address.and_then(|address| address.as_sockaddr_in()).map(|v4| std::net::IpAddr::V4(v4.ip()));
+        let v6 =
+            address.and_then(|address| address.as_sockaddr_in6()).map(|v6| std::net::IpAddr::V6(v6.ip()));
+        v4.or(v6) == Some(ip)
+    };
+    nix::ifaddrs::getifaddrs().ok()?.find(has_address).map(|interface| interface.interface_name)
+}
+
+fn greeting(token: u64, direction: Direction, qp: u32) -> [u8; GREETING] {
+    let mut bytes = [0; GREETING];
+    bytes[..8].copy_from_slice(&token.to_be_bytes());
+    bytes[8..12].copy_from_slice(&(direction as u32).to_be_bytes());
+    bytes[12..].copy_from_slice(&qp.to_be_bytes());
+    bytes
+}
+
+fn failed(what: &str, address: SocketAddr, error: &std::io::Error) -> Error {
+    Error::new(
+        ErrorKind::Unreachable,
+        format!("cannot {what} {}: {}", show_address(address), show_io_error(error)),
+    )
+    .hint("see that no firewall drops TCP ports other than the control channel's between the hosts")
+}
+
+impl TcpSession {
+    fn connect(&mut self, server: SocketAddr, token: u64, plan: &Plan) -> Result<()> {
+        for &direction in plan.directions() {
+            for qp in 0..plan.qps {
+                let connected = || {
+                    let mut socket = TcpStream::connect_timeout(&server, STEP_LIMIT)?;
+                    socket.set_nodelay(true)?;
+                    socket.write_all(&greeting(token, direction, qp))?;
+                    Ok(socket)
+                };
+                let socket =
+                    connected().map_err(|error| failed("open a data connection to", server, &error))?;
+                self.file(socket, direction, Role::Client);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the client's connections, which come in order.
+    fn accept(&mut self, listener: &TcpListener, token: u64, plan: &Plan) -> Result<()> {
+        let deadline = Instant::now() + STEP_LIMIT;
+        for &direction in plan.directions() {
+            for qp in 0..plan.qps {
+                let socket = accept_one(listener, &greeting(token, direction, qp), deadline)?;
+                self.file(socket, direction, Role::Server);
+            }
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, socket: TcpStream, direction: Direction, role: Role) {
+        if direction == role.writes() { self.outgoing.push(socket) } else { self.incoming.push(socket) }
+    }
+
+    pub(super) fn buffer(&self) -> &HostBuffer {
+        &self.buffer
+    }
+
+    pub(super) fn measure<M: Measure>(
+        &self,
+        slots: Slots,
+        stop: &Stop,
+        layout: BufferLayout,
+        measure: M,
+    ) -> Result<M::Output> {
+        let sources: Vec<u64> =
+            (0..).map(|qp| self.buffer.address() + layout.source(qp)).take(self.outgoing.len()).collect();
+        measure.run(&mut TcpEndpoint::new(&self.outgoing, &sources, slots, stop)?)
+    }
+
+    pub(super) fn as_target<R>(&self, slots: Slots, layout: BufferLayout, body: impl FnOnce() -> R) -> R {
+        let round_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for (qp, socket) in (0..).zip(&self.incoming) {
+                let sink = self.buffer.address() + layout.sink(qp);
+                let round_over = &round_over;
+                scope.spawn(move || receive_round(socket, sink, slots, round_over));
+            }
+            let result = body();
+            round_over.store(true, Ordering::Release);
+            result
+        })
+    }
+}
+
+/// The next connection that greets as expected; strangers are sent away.
+fn accept_one(listener: &TcpListener, expected: &[u8; GREETING], deadline: Instant) -> Result<TcpStream> {
+    const LOOK_AROUND: Duration = Duration::from_millis(5);
+    while Instant::now() < deadline {
+        if crate::interrupt::requested() {
+            return Err(crate::exchange::interrupted());
+        }
+        match listener.accept() {
+            Ok((socket, _)) => {
+                if let Some(socket) = greeted(socket, expected) {
+                    return Ok(socket);
+                }
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => std::thread::sleep(LOOK_AROUND),
+            Err(error) => {
+                let address = listener.local_addr().unwrap_or(SocketAddr::from(([0; 4], 0)));
+                return Err(failed("take a data connection on", address, &error));
+            }
+        }
+    }
+    Err(Error::new(
+        ErrorKind::PeerTimeout,
+        format!("the client opened no data connection within {} s", STEP_LIMIT.as_secs()),
+    )
+    .hint("see that no firewall drops TCP ports other than the control channel's between the hosts"))
+}
+
+fn greeted(mut socket: TcpStream, expected: &[u8; GREETING]) -> Option<TcpStream> {
+    /// A client sends its greeting with its connection.
+    const LIMIT: Duration = Duration::from_secs(3);
+    let mut bytes = [0; GREETING];
+    socket.set_nonblocking(false).ok()?;
+    socket.set_read_timeout(Some(LIMIT)).ok()?;
+    socket.read_exact(&mut bytes).ok()?;
+    socket.set_read_timeout(None).ok()?;
+    socket.set_nodelay(true).ok()?;
+    (bytes == *expected).then_some(socket)
+}

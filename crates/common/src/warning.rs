@@ -1,0 +1,126 @@
+//! Everything the tools may caution about: what was seen, what it does to the number, and the way out.
+//!
+//! A warning never fires for something that the user asked for. It goes to stderr and into the JSON document.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::units::{ByteSize, show_duration};
+
+/// A caution beside a result.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Warning {
+    /// Stable name for scripts.
+    pub code: String,
+    /// What was seen.
+    pub seen: String,
+    /// What it does to the number.
+    pub effect: String,
+    /// What one can do about it.
+    pub hint: String,
+}
+
+/// Rounds that differ by more than this share of their median are worth a word. Taste: on a quiet host rounds of
+/// the same point agree within 1 to 3 %, so 10 % means that something else took part.
+pub const SPREAD_WORTH_A_WORD_PERCENT: f64 = 10.0;
+
+/// A round shorter than this is mostly start and end. Taste: filling and draining a window of 128 takes well
+/// under 1 ms on a NIC, and scheduling noise of 1 ms would be 10 % of it.
+pub const SHORTEST_TRUSTED_ROUND: Duration = Duration::from_millis(10);
+
+impl Warning {
+    fn new(code: &str, seen: String, effect: &str, hint: &str) -> Self {
+        Self { code: code.to_owned(), seen, effect: effect.to_owned(), hint: hint.to_owned() }
+    }
+
+    /// The device is an emulation in software.
+    pub fn software_device(device: &str, driver: &str) -> Self {
+        Self::new(
+            "software-device",
+            format!("{device} is emulated in software ({driver})"),
+            "its speed is this host's CPU, not a link's",
+            "quote equality, order and failures from it, never its bandwidth",
+        )
+    }
+
+    /// The rounds of some sizes disagree: each size and its spread in per cent of the median.
+    pub fn rounds_differ(points: &[(u64, f64)]) -> Option<Self> {
+        let worst = points.iter().map(|point| point.1).fold(0.0, f64::max);
+        let seen = format!("the rounds differ {}, by up to {worst:.0} % of their median", at_sizes(points)?);
+        Some(Self::new(
+            "rounds-differ",
+            seen,
+            "the medians there may not repeat",
+            "raise --rounds, lengthen each with -n or -D, and look for other users of the link and the CPUs",
+        ))
+    }
+
+    /// Rounds of some sizes were over too soon to be trusted: each size and its shortest round.
+    pub fn short_rounds(points: &[(u64, Duration)]) -> Option<Self> {
+        let shortest = points.iter().map(|point| point.1).min()?;
+        Some(Self::new(
+            "short-rounds",
+            format!("rounds were short {}, down to {}", at_sizes(points)?, show_short(shortest)),
+            "filling and draining the queue and one scheduling delay weigh in the bandwidth",
+            "lengthen the rounds with -n or -D",
+        ))
+    }
+
+    /// The two directions of some sizes did not overlap: each size and how much longer one of them ran.
+    pub fn directions_apart(points: &[(u64, Duration)]) -> Option<Self> {
+        let most = points.iter().map(|point| point.1).max()?;
+        Some(Self::new(
+            "directions-apart",
+            format!(
+                "one direction was busy for longer than the other {}, by up to {}",
+                at_sizes(points)?,
+                show_short(most)
+            ),
+            "part of the time only one direction was busy: the sum is higher than the link carried at once",
+            "use -D, so that both directions run for the same time",
+        ))
+    }
+
+    /// As it goes to stderr.
+    pub fn render(&self, tool: &str) -> String {
+        format!("{tool}: warning: {}\n  effect: {}\n  hint: {}", self.seen, self.effect, self.hint)
+    }
+}
+
+/// `at 64 KiB`, or `at 17 sizes from 2 B to 1 MiB`; `None` where there is no size.
+fn at_sizes<T>(points: &[(u64, T)]) -> Option<String> {
+    let least = points.iter().map(|point| point.0).min()?;
+    let most = points.iter().map(|point| point.0).max()?;
+    Some(match points.len() {
+        1 => format!("at {}", ByteSize(least)),
+        count => format!("at {count} sizes from {} to {}", ByteSize(least), ByteSize(most)),
+    })
+}
+
+fn show_short(duration: Duration) -> String {
+    if duration < Duration::from_millis(10) {
+        format!("{:.2} ms", duration.as_secs_f64() * 1e3)
+    } else {
+        show_duration(duration)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warning_speaks_once_for_all_sizes() {
+        assert_eq!(Warning::rounds_differ(&[]), None);
+        assert_eq!(
+            Warning::rounds_differ(&[(65536, 12.0)]).unwrap().seen,
+            "the rounds differ at 64 KiB, by up to 12 % of their median"
+        );
+        let many = [(2, Duration::from_millis(3)), (4096, Duration::from_micros(500))];
+        assert_eq!(
+            Warning::short_rounds(&many).unwrap().seen,
+            "rounds were short at 2 sizes from 2 B to 4 KiB, down to 0.50 ms"
+        );
+    }
+}

@@ -1,0 +1,283 @@
+//! What goes on beside a measured round: the end of its time, the user's Ctrl-C, the peer's words or its death,
+//! and a transport that has come to a standstill.
+//!
+//! The loop looks at one word ([`Stop`]) and stores one number there; everything else happens in a thread of its
+//! own, which sleeps on the control channel.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::exchange::{Channel, Message};
+use crate::interrupt;
+
+/// How often the watcher looks around: Ctrl-C and the end of a round's time are noticed within this.
+const TICK: Duration = Duration::from_millis(20);
+/// How often this end tells the other that it is alive and how far it is.
+const PROGRESS_EVERY: Duration = Duration::from_secs(1);
+/// A round in which nothing completes for so long has come to a standstill. Longer than a reliable connection
+/// takes to give up by itself (8 tries, 4.096 µs × 2¹⁴ apart and up to four times that by the specification: 2 s).
+pub const STALL_LIMIT: Duration = Duration::from_secs(10);
+/// A peer that says nothing for so long is gone; it speaks every second.
+pub const PEER_SILENCE_LIMIT: Duration = Duration::from_secs(15);
+
+const RUN: u8 = 0;
+const FINISH: u8 = 1;
+const ABANDON: u8 = 2;
+
+/// The word between the loop and its watcher.
+#[derive(Debug, Default)]
+pub struct Stop {
+    order: AtomicU8,
+    completed: AtomicU64,
+}
+
+impl Stop {
+    /// For a new round.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether to post nothing more than it takes to complete what is outstanding.
+    #[inline]
+    pub fn must_finish(&self) -> bool {
+        self.order.load(Ordering::Relaxed) != RUN
+    }
+
+    /// Whether to leave at once: what is outstanding will not complete.
+    #[inline]
+    pub fn must_abandon(&self) -> bool {
+        self.order.load(Ordering::Relaxed) == ABANDON
+    }
+
+    /// Tells the watcher how many messages have completed.
+    #[inline]
+    pub fn note_completed(&self, completed: u64) {
+        self.completed.store(completed, Ordering::Relaxed);
+    }
+
+    /// How many messages had completed when the loop said so last.
+    pub fn completed(&self) -> u64 {
+        self.completed.load(Ordering::Relaxed)
+    }
+
+    /// Orders the loop to finish.
+    pub fn finish(&self) {
+        let _ = self.order.compare_exchange(RUN, FINISH, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Orders the loop to leave at once.
+    pub fn abandon(&self) {
+        self.order.store(ABANDON, Ordering::Relaxed);
+    }
+}
+
+/// How a watched round ended, apart from what the loop itself says.
+#[derive(Debug, Default)]
+pub struct Watched {
+    /// The user interrupted it.
+    pub interrupted: bool,
+    /// The peer's failure, or the loss of the peer, or a standstill.
+    pub failure: Option<Error>,
+    /// How many messages the peer said that it had completed.
+    pub peer_completed: u64,
+    /// What the peer said that belongs to the next step.
+    pub early: Vec<Message>,
+}
+
+/// Runs `measure` while a thread watches `channel`; with `duration`, tells it to finish after that time.
+///
+/// The channel is the watcher's for the time of the round and comes back when it is over.
+///
+/// # Errors
+/// Those of `measure`, unless the watcher has the better story: then its own.
+pub fn watched<R: Send>(
+    channel: &mut (dyn Channel + Send),
+    duration: Option<Duration>,
+    stop: &Stop,
+    measure: impl FnOnce() -> Result<R>,
+) -> (Result<R>, Watched) {
+    let waker = channel.waker();
+    let (result, mut watched) = std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| Watcher::new(channel, duration, stop).run());
+        let result = measure();
+        stop.completed.fetch_or(OVER, Ordering::Release);
+        waker.wake();
+        let watched = watcher.join().unwrap_or_else(|_| Watched {
+            failure: Some(Error::new(ErrorKind::Protocol, "the watcher of the control channel panicked")),
+            ..Watched::default()
+        });
+        (result, watched)
+    });
+    channel.put_back(std::mem::take(&mut watched.early));
+    (result, watched)
+}
+
+/// Set in the count of completed messages once the loop has returned.
+const OVER: u64 = 1 << 63;
+
+struct Watcher<'a> {
+    channel: &'a mut (dyn Channel + Send),
+    stop: &'a Stop,
+    end: Option<Instant>,
+    outcome: Watched,
+    last_progress: (u64, Instant),
+    last_heard: Instant,
+    last_told: Instant,
+    peer_is_done: bool,
+}
+
+impl<'a> Watcher<'a> {
+    fn new(channel: &'a mut (dyn Channel + Send), duration: Option<Duration>, stop: &'a Stop) -> Self {
+        let now = Instant::now();
+        Self {
+            channel,
+            stop,
+            end: duration.map(|duration| now + duration),
+            outcome: Watched::default(),
+            last_progress: (0, now),
+            last_heard: now,
+            last_told: now,
+            peer_is_done: false,
+        }
+    }
+
+    fn run(mut self) -> Watched {
+        while self.stop.completed.load(Ordering::Acquire) & OVER == 0 && self.outcome.failure.is_none() {
+            let now = Instant::now();
+            self.look_around(now);
+            let wait = self.end.map_or(TICK, |end| end.saturating_duration_since(now).min(TICK));
+            self.listen(wait);
+        }
+        if self.outcome.failure.is_some() {
+            self.stop.abandon();
+        }
+        self.outcome
+    }
+
+    fn look_around(&mut self, now: Instant) {
+        if self.end.is_some_and(|end| now >= end) {
+            self.stop.finish();
+            self.end = None;
+        }
+        // Heard here: the steps that end the run in good order must not find the wish again.
+        if interrupt::take() {
+            self.outcome.interrupted = true;
+            self.stop.finish();
+        }
+        let completed = self.stop.completed();
+        if completed != self.last_progress.0 {
+            self.last_progress = (completed, now);
+        } else if now - self.last_progress.1 > STALL_LIMIT {
+            self.fail(standstill());
+        }
+        if now - self.last_told > PROGRESS_EVERY {
+            self.last_told = now;
+            if let Err(error) = self.channel.send(&Message::Progress { completed: completed & !OVER }) {
+                self.fail(error);
+            }
+        }
+        if !self.peer_is_done && now - self.last_heard > PEER_SILENCE_LIMIT {
+            self.fail(silence(PEER_SILENCE_LIMIT));
+        }
+    }
+
+    fn listen(&mut self, wait: Duration) {
+        match self.channel.receive_within(wait) {
+            Ok(None) => {}
+            Ok(Some(message)) => self.heard(message),
+            Err(error) => self.fail(error),
+        }
+    }
+
+    fn heard(&mut self, message: Message) {
+        self.last_heard = Instant::now();
+        match message {
+            Message::Progress { completed } => self.outcome.peer_completed = completed,
+            Message::Abort { error } => self.fail(error.from_peer(&self.channel.peer())),
+            early => {
+                // A peer that has gone on to the next step says nothing until this end follows.
+                self.peer_is_done = true;
+                self.outcome.early.push(early);
+            }
+        }
+    }
+
+    fn fail(&mut self, error: Error) {
+        self.outcome.failure.get_or_insert(error);
+    }
+}
+
+fn standstill() -> Error {
+    Error::new(
+        ErrorKind::Stalled,
+        format!("no write has completed for {} s, and none has failed", STALL_LIMIT.as_secs()),
+    )
+}
+
+/// The peer's process may live, but it does not speak.
+pub fn silence(limit: Duration) -> Error {
+    Error::new(ErrorKind::PeerTimeout, format!("the peer has said nothing for {} s", limit.as_secs()))
+        .hint("its host may be down or cut off, or its process stopped")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exchange::pair;
+
+    fn wait_until(stop: &Stop, condition: impl Fn(&Stop) -> bool) -> Result<()> {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !condition(stop) {
+            assert!(Instant::now() < deadline, "the watcher did nothing");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn the_end_of_the_time_lets_the_loop_finish() {
+        let (mut ours, _theirs) = pair();
+        let stop = Stop::new();
+        let begin = Instant::now();
+        let (result, watched) = watched(&mut ours, Some(Duration::from_millis(50)), &stop, || {
+            wait_until(&stop, Stop::must_finish)
+        });
+        assert!(result.is_ok() && watched.failure.is_none());
+        assert!(begin.elapsed() >= Duration::from_millis(50));
+        assert!(!stop.must_abandon());
+    }
+
+    #[test]
+    fn a_vanished_peer_ends_the_round() {
+        let (mut ours, theirs) = pair();
+        drop(theirs);
+        let stop = Stop::new();
+        let (_, watched) = watched(&mut ours, None, &stop, || wait_until(&stop, Stop::must_abandon));
+        assert_eq!(watched.failure.unwrap().kind, ErrorKind::PeerLost);
+    }
+
+    #[test]
+    fn the_peers_failure_ends_the_round_and_is_marked() {
+        let (mut ours, mut theirs) = pair();
+        theirs.send(&Message::Progress { completed: 7 }).unwrap();
+        theirs.send(&Message::Abort { error: Error::new(ErrorKind::Memlock, "too little") }).unwrap();
+        let stop = Stop::new();
+        let (_, watched) = watched(&mut ours, None, &stop, || wait_until(&stop, Stop::must_abandon));
+        assert_eq!(watched.peer_completed, 7);
+        let failure = watched.failure.unwrap();
+        assert!(failure.what.contains("could not go on: too little"), "{}", failure.what);
+    }
+
+    #[test]
+    fn what_belongs_to_the_next_step_is_put_back() {
+        let (mut ours, mut theirs) = pair();
+        theirs.send(&Message::Ready).unwrap();
+        let stop = Stop::new();
+        let (_, watched) = watched(&mut ours, Some(Duration::from_millis(60)), &stop, || {
+            wait_until(&stop, Stop::must_finish)
+        });
+        assert!(watched.failure.is_none());
+        assert_eq!(ours.receive_within(Duration::from_secs(1)).unwrap(), Some(Message::Ready));
+    }
+}
