@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Shared by ci/setup and ci/rxe-lab: how errors look, and where cached things live. Sourced, never run.
+# Shared by the scripts in ci/: how errors look, and where cached things live. Sourced, never run.
 
 # complain "WHAT, WHICH OBJECT: THE SYSTEM'S WORDS" ["FACT: VALUE" | "hint: ONE THING TO TRY"]...
 complain() {
@@ -31,4 +31,17 @@ cached_kernel() {
     local newest
     newest=$(find "$(cache_dir)/kernel/" -mindepth 1 -maxdepth 1 -type d -name 'linux-image-*' 2>/dev/null | sort -V | tail -n 1)
     [ -n "$newest" ] && printf '%s\n' "$newest"
+}
+
+# Programs that the registry of Rust crates has and the distribution has not, built once for all checkouts.
+tools_dir() {
+    printf '%s\n' "${LINKPROOF_TOOLS:-${XDG_CACHE_HOME:-${HOME:?}/.cache}/linkproof/tools}"
+}
+
+# What cargo does with relative folders, for a command that may be called from anywhere.
+absolute() {
+    case $1 in
+    /*) printf '%s\n' "$1" ;;
+    *) printf '%s\n' "$ROOT/$1" ;;
+    esac
 }

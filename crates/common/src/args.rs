@@ -78,7 +78,7 @@ pub struct TransferArgs {
     /// Rounds of each size; the table shows their median, JSON keeps them all
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ROUNDS)))]
     pub rounds: u32,
-    /// Writes on each queue pair before the first round of a size, not counted [default: the queue's depth]
+    /// Writes on each queue pair before the first round of a size, not counted [default: the queue's depth, but at most -n]
     #[arg(long, value_name = "N")]
     pub warmup: Option<u32>,
     /// Send a known pattern, and have the target check what arrived
@@ -202,6 +202,12 @@ impl TransferArgs {
         given.iter().filter(of_group).map(|id| format!("--{}", id.replace('_', "-"))).collect()
     }
 
+    /// Enough to fill the queue once; a run shorter than that is warm after as much as it will measure.
+    fn default_warmup(&self) -> u64 {
+        let depth = u64::from(self.tx_depth);
+        if self.duration.is_some() { depth } else { depth.min(self.iters) }
+    }
+
     /// The plan of a run of `tool` over `transport`.
     ///
     /// # Errors
@@ -216,7 +222,7 @@ impl TransferArgs {
                 None => RoundLength::Iterations(self.iters),
             },
             rounds: self.rounds,
-            warmup_iterations: self.warmup.unwrap_or(self.tx_depth).into(),
+            warmup_iterations: self.warmup.map_or_else(|| self.default_warmup(), u64::from),
             qps: self.qp,
             tx_depth: self.tx_depth,
             signal_every: plan::signal_every(self.tx_depth),
@@ -290,6 +296,8 @@ mod tests {
     #[test]
     fn warmup_fills_the_queue_once_unless_told_otherwise() {
         assert_eq!(plan_of("tool host -t 16").warmup_iterations, 16);
+        assert_eq!(plan_of("tool host -n 5").warmup_iterations, 5);
+        assert_eq!(plan_of("tool host -D 1").warmup_iterations, 128);
         assert_eq!(plan_of("tool host --warmup 0").warmup_iterations, 0);
     }
 

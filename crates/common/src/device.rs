@@ -324,7 +324,7 @@ pub fn choose(name: Option<&str>, port_num: Option<u8>, files: &HostFiles) -> Re
     }
     match name {
         Some(name) => {
-            let device = list.find(name).ok_or_else(|| not_found(name, &list, files))?;
+            let device = list.find(name, files).ok_or_else(|| not_found(name, &list, files))?;
             choose_port(device, port_num, files)
         }
         None => first_active(&list, port_num, files),
@@ -335,7 +335,7 @@ fn first_active(list: &DeviceList, port_num: Option<u8>, files: &HostFiles) -> R
     let mut first_error = None;
     for name in list.names() {
         match list
-            .find(name)
+            .find(name, files)
             .ok_or_else(|| no_device(None))
             .and_then(|device| choose_port(device, port_num, files))
         {
@@ -411,19 +411,20 @@ impl DeviceList {
     }
 
     /// Opens the device called `name`; `None` where there is none.
-    fn find(&self, name: &str) -> Option<OpenResult> {
+    fn find(&self, name: &str, files: &HostFiles) -> Option<OpenResult> {
         let index = self.names.iter().position(|present| present == name)?;
         // SAFETY: the list is alive and has more than `index` devices.
         let raw = unsafe { (self.verbs.ibv_open_device)(*self.raw.add(index)) };
         if raw.is_null() {
-            return Some(Err(cannot_open(name, &std::io::Error::last_os_error())));
+            return Some(Err(cannot_open(name, &std::io::Error::last_os_error(), files)));
         }
         Some(Ok(Arc::new(Context { verbs: self.verbs, raw, name: name.to_owned() })))
     }
 
     fn describe(&self, files: &HostFiles) -> String {
         let describe = |name: &str| {
-            let ports = self.find(name).and_then(Result::ok).and_then(|context| context.ports(files).ok());
+            let ports =
+                self.find(name, files).and_then(Result::ok).and_then(|context| context.ports(files).ok());
             match ports {
                 Some(ports) => {
                     format!("{name} ({})", ports.iter().map(Port::describe).collect::<Vec<_>>().join("; "))
@@ -459,17 +460,34 @@ fn not_found(name: &str, list: &DeviceList, files: &HostFiles) -> Error {
         .hint("choose one with --ib-dev, or omit it to take the first with an ACTIVE port")
 }
 
-fn cannot_open(name: &str, error: &std::io::Error) -> Error {
+/// libibverbs answers ENOENT whether the device's node is missing or closed to this user, so the node itself is asked.
+fn cannot_open(name: &str, error: &std::io::Error, files: &HostFiles) -> Error {
     let failure = Error::new(
         ErrorKind::DeviceUnusable,
         format!("cannot open {name}: ibv_open_device: {}", show_io_error(error)),
     );
-    match error.raw_os_error() {
-        Some(libc::EACCES | libc::EPERM) => {
-            failure.hint("this user needs read and write access to /dev/infiniband/uverbs*")
+    let Some(node) = device_node(name, files) else {
+        return failure.hint("load ib_uverbs; in a container, see that /sys of the host is visible");
+    };
+    let opened = std::fs::File::options().read(true).write(true).open(files.path(&node));
+    match opened.map_err(|error| (error.kind(), show_io_error(&error))) {
+        Ok(_) => failure.fact("device node", format!("{node} can be opened")),
+        Err((std::io::ErrorKind::PermissionDenied, words)) => {
+            failure.fact("device node", format!("{node}: {words}")).hint(format!(
+                "this user needs read and write access to {node}: udev's rules give it, rdma-core brings them"
+            ))
         }
-        _ => failure.hint("in a container, see that /dev/infiniband/uverbs* of this device is passed in"),
+        Err((_, words)) => failure
+            .fact("device node", format!("{node}: {words}"))
+            .hint(format!("in a container, pass {node} in")),
     }
+}
+
+/// The character device through which programs reach `name`.
+fn device_node(name: &str, files: &HostFiles) -> Option<String> {
+    let folder = "/sys/class/infiniband_verbs";
+    let is_its = |uverbs: &String| files.text(&format!("{folder}/{uverbs}/ibdev")).as_deref() == Some(name);
+    files.names(folder).into_iter().find(is_its).map(|uverbs| format!("/dev/infiniband/{uverbs}"))
 }
 
 fn unusable(name: &str, call: &str, errno: i32) -> Error {
@@ -487,6 +505,25 @@ mod tests {
         }
         assert_eq!(mtu_bytes(0), 0);
         assert_eq!(mtu_bytes(mtu_value(1500)), 1024);
+    }
+
+    #[test]
+    fn a_node_that_is_closed_or_missing_is_told_apart() {
+        let tree = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = tree.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let files = HostFiles::below(tree.path());
+        let no_entry = std::io::Error::from_raw_os_error(libc::ENOENT);
+        let hint = |files: &HostFiles| cannot_open("rxe0", &no_entry, files).hint;
+        assert!(hint(&files).unwrap().contains("load ib_uverbs"));
+        write("sys/class/infiniband_verbs/uverbs3/ibdev", "rxe0\n");
+        assert_eq!(hint(&files).unwrap(), "in a container, pass /dev/infiniband/uverbs3 in");
+        write("dev/infiniband/uverbs3", "");
+        let error = cannot_open("rxe0", &no_entry, &files);
+        assert_eq!(error.facts[0].value, "/dev/infiniband/uverbs3 can be opened");
     }
 
     #[test]

@@ -194,10 +194,14 @@ impl Error {
         self
     }
 
-    /// The same failure as the other end of the run sees it: `who` (for instance `the server b`) found it.
+    /// The same failure as the other end of the run sees it: `who` (for instance `the server b`) found it, and its
+    /// facts are of that place.
     #[must_use]
     pub fn from_peer(mut self, who: &str) -> Self {
         self.what = format!("{who} could not go on: {}", self.what);
+        for fact in &mut self.facts {
+            fact.label.push_str(" (there)");
+        }
         self.origin = Origin::Peer;
         self
     }
@@ -252,7 +256,10 @@ mod tests {
 
     #[test]
     fn a_failure_of_the_peer_exits_4_here_and_names_it() {
-        let error = Error::new(ErrorKind::Memlock, "cannot register 64 MiB").from_peer("the server b");
+        let error = Error::new(ErrorKind::Memlock, "cannot register 64 MiB")
+            .fact("memlock", 1)
+            .from_peer("the server b");
+        assert_eq!(error.facts[0].label, "memlock (there)");
         assert_eq!(error.exit_status(), ExitStatus::Peer);
         assert!(error.what.starts_with("the server b could not go on: "));
     }

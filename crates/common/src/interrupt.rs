@@ -1,23 +1,47 @@
 //! Ctrl-C and its relatives, as a question that loops can ask.
 #![allow(unsafe_code, reason = "installing a signal handler")]
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);
+/// When the first signal came, in nanoseconds of the monotonic clock; 0: none yet.
+static FIRST_AT: AtomicU64 = AtomicU64::new(0);
 
-extern "C" fn note(_signal: i32) {
-    REQUESTED.store(true, Ordering::Relaxed);
+/// A second signal this soon is the first one again: `timeout` sends it to its child and to the child's group.
+const SAME_WISH_NS: u64 = 1_000_000_000;
+
+extern "C" fn note(signal: i32) {
+    let now = now_ns();
+    let first = FIRST_AT.load(Ordering::Relaxed);
+    if first != 0 && now - first > SAME_WISH_NS {
+        // SAFETY: signal and raise are async-signal-safe; the default action of both signals ends the process.
+        unsafe {
+            libc::signal(signal, libc::SIG_DFL);
+            libc::raise(signal);
+        }
+    }
+    if first == 0 {
+        FIRST_AT.store(now, Ordering::Relaxed);
+        REQUESTED.store(true, Ordering::Relaxed);
+    }
 }
 
-/// Makes SIGINT and SIGTERM end the run in good order: partial results, the peer told. A second one kills.
+fn now_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: clock_gettime is async-signal-safe and writes one timespec, which is ours.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Makes SIGINT and SIGTERM end the run in good order: partial results, the peer told. A second one, a second or
+/// more later, kills, for whoever does not want to wait.
 pub fn install() {
-    // SA_RESETHAND gives the second Ctrl-C its default action, for whoever does not want to wait. Without
-    // SA_RESTART a blocked system call returns, so that it is noticed at once.
-    let action = SigAction::new(SigHandler::Handler(note), SaFlags::SA_RESETHAND, SigSet::empty());
+    // Without SA_RESTART a blocked system call returns, so that the wish is noticed at once.
+    let action = SigAction::new(SigHandler::Handler(note), SaFlags::empty(), SigSet::empty());
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
-        // SAFETY: the handler only stores to an atomic, which is async-signal-safe.
+        // SAFETY: the handler uses atomics and async-signal-safe calls only.
         let installed = unsafe { sigaction(signal, &action) };
         debug_assert!(installed.is_ok(), "SIGINT and SIGTERM can be handled");
     }

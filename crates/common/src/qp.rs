@@ -60,10 +60,13 @@ impl Path {
     }
 }
 
-/// The time after which an unacknowledged packet is sent again: 4.096 µs × 2¹⁴ = 67 ms, perftest's value.
-const ACK_TIMEOUT: u8 = 14;
-/// How often it is sent again before the write fails: the largest value that the field holds.
-const RETRY_COUNT: u8 = 7;
+/// The time after which an unacknowledged packet is sent again: 4.096 µs × 2¹⁸ = 1.07 s. perftest's 14 (67 ms) gives
+/// up on a peer that is merely slow: Soft-RoCE on a busy host retransmitted needlessly, and then failed, with it
+/// (2026-11-29, two emulated VMs, 4 queue pairs). Losses on a live path are mended sooner, by the peer's NAK.
+const ACK_TIMEOUT: u8 = 18;
+/// How often it is sent again before the write fails. Not 7, the field's largest value, which Soft-RoCE takes for
+/// "for ever" (as the specification has it for RNR only): a dead path would then never be told.
+const RETRY_COUNT: u8 = 6;
 /// 7 means for ever; writes need no receive, so it never counts.
 const RNR_RETRY: u8 = 7;
 /// 0.64 ms between tries of a peer that has no receive posted.

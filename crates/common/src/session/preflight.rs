@@ -38,6 +38,16 @@ fn check_device(plan: &Plan, chosen: &ChosenPort) -> Result<()> {
     at_most("--qp", plan.qps.into(), limits.max_qp, "queue pairs")?;
     at_most("--tx-depth", plan.tx_depth.into(), limits.max_qp_wr, "outstanding writes")?;
     at_most("--qp", completion_entries(plan).into(), limits.max_cqe, "completion queue entries")?;
+    if let Some(asked) = plan.path_mtu_bytes.filter(|&asked| asked > chosen.port.active_mtu) {
+        return Err(Error::new(
+            ErrorKind::DeviceLimit,
+            format!(
+                "--mtu asks for a path MTU of {asked} and the active MTU of port {} of {device} is {}",
+                chosen.port.port_num, chosen.port.active_mtu
+            ),
+        )
+        .hint("omit --mtu, or raise the MTU of the port's network interface on both ends (4200 or more for 4096)"));
+    }
     if plan.largest() > chosen.port.max_msg_size {
         return Err(Error::new(
             ErrorKind::DeviceLimit,
