@@ -3,14 +3,17 @@
 //! Opening a device gives a [`Context`]; everything made on it holds it, so that it closes last.
 #![allow(unsafe_code, reason = "devices are libibverbs' objects")]
 
-use std::ffi::CStr;
+mod choose;
+mod list;
+
+pub use choose::{ChosenPort, choose, load_library};
+
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use rdma_sys as sys;
 use rdma_sys::Verbs;
 
-use crate::error::{Error, ErrorKind, Result, show_errno, show_io_error};
+use crate::error::{Error, ErrorKind, Result, show_errno};
 use crate::gid::{Gid, GidEntry, GidType, LinkLayer, LinkOffer};
 use crate::host::HostFiles;
 use crate::units::Bandwidth;
@@ -287,209 +290,6 @@ fn interface_prefixes() -> Vec<(IpAddr, u8)> {
         .collect()
 }
 
-/// A device and the port to use on it.
-pub struct ChosenPort {
-    /// The open device.
-    pub context: Arc<Context>,
-    /// The port.
-    pub port: Port,
-}
-
-/// Loads the library.
-///
-/// # Errors
-/// [`ErrorKind::LibraryMissing`], naming the library.
-pub fn load_library() -> Result<&'static Verbs> {
-    Verbs::load().map_err(|error| {
-        Error::new(ErrorKind::LibraryMissing, format!("the RDMA library can't be used: {error}"))
-            .fact("opened", error.path().display())
-            .hint(format!(
-                "install it (libibverbs1 and ibverbs-providers on Debian and Ubuntu, libibverbs on RHEL and SUSE), name another \
-                 with {}, or measure TCP on both ends with --transport tcp",
-                sys::LIBRARY_VARIABLE
-            ))
-    })
-}
-
-/// Chooses the device called `name` (else the first with an ACTIVE port) and its port `port_num` (else its first
-/// ACTIVE one).
-///
-/// # Errors
-/// The library, device and port kinds of [`ErrorKind`]; each lists what there is instead.
-pub fn choose(name: Option<&str>, port_num: Option<u8>, files: &HostFiles) -> Result<ChosenPort> {
-    let verbs = load_library()?;
-    let list = DeviceList::of(verbs)?;
-    if list.names().next().is_none() {
-        return Err(no_device(name));
-    }
-    match name {
-        Some(name) => {
-            let device = list.find(name, files).ok_or_else(|| not_found(name, &list, files))?;
-            choose_port(device, port_num, files)
-        }
-        None => first_active(&list, port_num, files),
-    }
-}
-
-fn first_active(list: &DeviceList, port_num: Option<u8>, files: &HostFiles) -> Result<ChosenPort> {
-    let mut first_error = None;
-    for name in list.names() {
-        match list
-            .find(name, files)
-            .ok_or_else(|| no_device(None))
-            .and_then(|device| choose_port(device, port_num, files))
-        {
-            Ok(chosen) => return Ok(chosen),
-            Err(error) => first_error = first_error.or(Some(error)),
-        }
-    }
-    let present = list.describe(files);
-    Err(match first_error {
-        Some(error) if list.names().count() == 1 => error,
-        _ => Error::new(ErrorKind::PortNotActive, "no RDMA device has an ACTIVE port")
-            .fact("present", present)
-            .hint("see that the cable and the peer are up and the network interface is set up: rdma link"),
-    })
-}
-
-fn choose_port(device: OpenResult, port_num: Option<u8>, files: &HostFiles) -> Result<ChosenPort> {
-    let context = device?;
-    let ports = context.ports(files)?;
-    let described = || ports.iter().map(Port::describe).collect::<Vec<_>>().join("; ");
-    let chosen = match port_num {
-        Some(number) => ports.iter().find(|port| port.port_num == number).ok_or_else(|| {
-            Error::new(ErrorKind::PortNotFound, format!("{} has no port {number}", context.name()))
-                .fact("present", described())
-                .hint("omit --ib-port to take the first ACTIVE one")
-        })?,
-        None => ports.iter().find(|port| port.state.is_active()).or(ports.first()).ok_or_else(|| {
-            Error::new(ErrorKind::PortNotFound, format!("{} has no port at all", context.name()))
-        })?,
-    };
-    if !chosen.state.is_active() {
-        return Err(Error::new(
-            ErrorKind::PortNotActive,
-            format!("port {} of {} is {}, not ACTIVE", chosen.port_num, context.name(), chosen.state.name()),
-        )
-        .fact("ports", described())
-        .hint(
-            "see that the cable and the peer are up and the network interface is set up: rdma link, ip link",
-        ));
-    }
-    let port = chosen.clone();
-    Ok(ChosenPort { context, port })
-}
-
-type OpenResult = Result<Arc<Context>>;
-
-/// The devices of this host, held by libibverbs until dropped.
-struct DeviceList {
-    verbs: &'static Verbs,
-    raw: *mut *mut sys::ibv_device,
-    names: Vec<String>,
-}
-
-impl DeviceList {
-    fn of(verbs: &'static Verbs) -> Result<Self> {
-        let mut count = 0;
-        // SAFETY: `count` is ours; the list is freed in Drop.
-        let raw = unsafe { (verbs.ibv_get_device_list)(&mut count) };
-        if raw.is_null() {
-            // Without the kernel's uverbs module there is no list at all (ENOSYS): the same as no device.
-            return Ok(Self { verbs, raw, names: Vec::new() });
-        }
-        let names = (0..count.max(0) as usize)
-            // SAFETY: the list has `count` devices, whose names live as long as it does.
-            .map(|index| unsafe { CStr::from_ptr((verbs.ibv_get_device_name)(*raw.add(index))) })
-            .map(|name| name.to_string_lossy().into_owned())
-            .collect();
-        Ok(Self { verbs, raw, names })
-    }
-
-    fn names(&self) -> impl Iterator<Item = &str> {
-        self.names.iter().map(String::as_str)
-    }
-
-    /// Opens the device called `name`; `None` where there is none.
-    fn find(&self, name: &str, files: &HostFiles) -> Option<OpenResult> {
-        let index = self.names.iter().position(|present| present == name)?;
-        // SAFETY: the list is alive and has more than `index` devices.
-        let raw = unsafe { (self.verbs.ibv_open_device)(*self.raw.add(index)) };
-        if raw.is_null() {
-            return Some(Err(cannot_open(name, &std::io::Error::last_os_error(), files)));
-        }
-        Some(Ok(Arc::new(Context { verbs: self.verbs, raw, name: name.to_owned() })))
-    }
-
-    fn describe(&self, files: &HostFiles) -> String {
-        let describe = |name: &str| {
-            let ports =
-                self.find(name, files).and_then(Result::ok).and_then(|context| context.ports(files).ok());
-            match ports {
-                Some(ports) => {
-                    format!("{name} ({})", ports.iter().map(Port::describe).collect::<Vec<_>>().join("; "))
-                }
-                None => format!("{name} (cannot be opened)"),
-            }
-        };
-        self.names().map(describe).collect::<Vec<_>>().join(", ")
-    }
-}
-
-impl Drop for DeviceList {
-    fn drop(&mut self) {
-        if !self.raw.is_null() {
-            // SAFETY: the list came from ibv_get_device_list and is freed once; open devices outlive it.
-            unsafe { (self.verbs.ibv_free_device_list)(self.raw) };
-        }
-    }
-}
-
-fn no_device(asked_for: Option<&str>) -> Error {
-    let what = match asked_for {
-        Some(name) => format!("no RDMA device is called {name}: this machine has none at all"),
-        None => "this machine has no RDMA device".to_owned(),
-    };
-    Error::new(ErrorKind::NoDevice, what)
-        .hint("load the adapter's driver and ib_uverbs, or measure TCP on both ends with --transport tcp")
-}
-
-fn not_found(name: &str, list: &DeviceList, files: &HostFiles) -> Error {
-    Error::new(ErrorKind::DeviceNotFound, format!("no RDMA device is called {name}"))
-        .fact("present", list.describe(files))
-        .hint("choose one with --ib-dev, or omit it to take the first with an ACTIVE port")
-}
-
-/// libibverbs answers ENOENT whether the device's node is missing or closed to this user, so the node itself is asked.
-fn cannot_open(name: &str, error: &std::io::Error, files: &HostFiles) -> Error {
-    let failure = Error::new(
-        ErrorKind::DeviceUnusable,
-        format!("cannot open {name}: ibv_open_device: {}", show_io_error(error)),
-    );
-    let Some(node) = device_node(name, files) else {
-        return failure.hint("load ib_uverbs; in a container, see that /sys of the host is visible");
-    };
-    let opened = std::fs::File::options().read(true).write(true).open(files.path(&node));
-    match opened.map_err(|error| (error.kind(), show_io_error(&error))) {
-        Ok(_) => failure.fact("device node", format!("{node} can be opened")),
-        Err((std::io::ErrorKind::PermissionDenied, words)) => {
-            failure.fact("device node", format!("{node}: {words}")).hint(format!(
-                "this user needs read and write access to {node}: udev's rules give it, rdma-core brings them"
-            ))
-        }
-        Err((_, words)) => failure
-            .fact("device node", format!("{node}: {words}"))
-            .hint(format!("in a container, pass {node} in")),
-    }
-}
-
-/// The character device through which programs reach `name`.
-fn device_node(name: &str, files: &HostFiles) -> Option<String> {
-    let folder = "/sys/class/infiniband_verbs";
-    let is_its = |uverbs: &String| files.text(&format!("{folder}/{uverbs}/ibdev")).as_deref() == Some(name);
-    files.names(folder).into_iter().find(is_its).map(|uverbs| format!("/dev/infiniband/{uverbs}"))
-}
-
 fn unusable(name: &str, call: &str, errno: i32) -> Error {
     Error::new(ErrorKind::DeviceUnusable, format!("cannot query {name}: {call}: {}", show_errno(errno)))
 }
@@ -505,25 +305,6 @@ mod tests {
         }
         assert_eq!(mtu_bytes(0), 0);
         assert_eq!(mtu_bytes(mtu_value(1500)), 1024);
-    }
-
-    #[test]
-    fn a_node_that_is_closed_or_missing_is_told_apart() {
-        let tree = tempfile::tempdir().unwrap();
-        let write = |path: &str, text: &str| {
-            let path = tree.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
-        let files = HostFiles::below(tree.path());
-        let no_entry = std::io::Error::from_raw_os_error(libc::ENOENT);
-        let hint = |files: &HostFiles| cannot_open("rxe0", &no_entry, files).hint;
-        assert!(hint(&files).unwrap().contains("load ib_uverbs"));
-        write("sys/class/infiniband_verbs/uverbs3/ibdev", "rxe0\n");
-        assert_eq!(hint(&files).unwrap(), "in a container, pass /dev/infiniband/uverbs3 in");
-        write("dev/infiniband/uverbs3", "");
-        let error = cannot_open("rxe0", &no_entry, &files);
-        assert_eq!(error.facts[0].value, "/dev/infiniband/uverbs3 can be opened");
     }
 
     #[test]

@@ -1,0 +1,119 @@
+//! Which device and port to use: the one asked for, or the first that can carry traffic.
+
+use std::sync::Arc;
+
+use rdma_sys as sys;
+use rdma_sys::Verbs;
+
+use super::list::{DeviceList, OpenResult};
+use super::{Context, Port};
+use crate::error::{Error, ErrorKind, Result};
+use crate::host::HostFiles;
+
+/// A device and the port to use on it.
+pub struct ChosenPort {
+    /// The open device.
+    pub context: Arc<Context>,
+    /// The port.
+    pub port: Port,
+}
+
+/// Loads the library.
+///
+/// # Errors
+/// [`ErrorKind::LibraryMissing`], naming the library.
+pub fn load_library() -> Result<&'static Verbs> {
+    Verbs::load().map_err(|error| {
+        Error::new(ErrorKind::LibraryMissing, format!("the RDMA library can't be used: {error}"))
+            .fact("opened", error.path().display())
+            .hint(format!(
+                "install it (libibverbs1 and ibverbs-providers on Debian and Ubuntu, libibverbs on RHEL and SUSE), name another \
+                 with {}, or measure TCP on both ends with --transport tcp",
+                sys::LIBRARY_VARIABLE
+            ))
+    })
+}
+
+/// Chooses the device called `name` (else the first with an ACTIVE port) and its port `port_num` (else its first
+/// ACTIVE one).
+///
+/// # Errors
+/// The library, device and port kinds of [`ErrorKind`]; each lists what there is instead.
+pub fn choose(name: Option<&str>, port_num: Option<u8>, files: &HostFiles) -> Result<ChosenPort> {
+    let verbs = load_library()?;
+    let list = DeviceList::of(verbs)?;
+    if list.names().next().is_none() {
+        return Err(no_device(name));
+    }
+    match name {
+        Some(name) => {
+            let device = list.find(name, files).ok_or_else(|| not_found(name, &list, files))?;
+            choose_port(device, port_num, files)
+        }
+        None => first_active(&list, port_num, files),
+    }
+}
+
+fn first_active(list: &DeviceList, port_num: Option<u8>, files: &HostFiles) -> Result<ChosenPort> {
+    let mut first_error = None;
+    for name in list.names() {
+        match list
+            .find(name, files)
+            .ok_or_else(|| no_device(None))
+            .and_then(|device| choose_port(device, port_num, files))
+        {
+            Ok(chosen) => return Ok(chosen),
+            Err(error) => first_error = first_error.or(Some(error)),
+        }
+    }
+    let present = list.describe(files);
+    Err(match first_error {
+        Some(error) if list.names().count() == 1 => error,
+        _ => Error::new(ErrorKind::PortNotActive, "no RDMA device has an ACTIVE port")
+            .fact("present", present)
+            .hint("see that the cable and the peer are up and the network interface is set up: rdma link"),
+    })
+}
+
+fn choose_port(device: OpenResult, port_num: Option<u8>, files: &HostFiles) -> Result<ChosenPort> {
+    let context = device?;
+    let ports = context.ports(files)?;
+    let described = || ports.iter().map(Port::describe).collect::<Vec<_>>().join("; ");
+    let chosen = match port_num {
+        Some(number) => ports.iter().find(|port| port.port_num == number).ok_or_else(|| {
+            Error::new(ErrorKind::PortNotFound, format!("{} has no port {number}", context.name()))
+                .fact("present", described())
+                .hint("omit --ib-port to take the first ACTIVE one")
+        })?,
+        None => ports.iter().find(|port| port.state.is_active()).or(ports.first()).ok_or_else(|| {
+            Error::new(ErrorKind::PortNotFound, format!("{} has no port at all", context.name()))
+        })?,
+    };
+    if !chosen.state.is_active() {
+        return Err(Error::new(
+            ErrorKind::PortNotActive,
+            format!("port {} of {} is {}, not ACTIVE", chosen.port_num, context.name(), chosen.state.name()),
+        )
+        .fact("ports", described())
+        .hint(
+            "see that the cable and the peer are up and the network interface is set up: rdma link, ip link",
+        ));
+    }
+    let port = chosen.clone();
+    Ok(ChosenPort { context, port })
+}
+
+fn no_device(asked_for: Option<&str>) -> Error {
+    let what = match asked_for {
+        Some(name) => format!("no RDMA device is called {name}: this machine has none at all"),
+        None => "this machine has no RDMA device".to_owned(),
+    };
+    Error::new(ErrorKind::NoDevice, what)
+        .hint("load the adapter's driver and ib_uverbs, or measure TCP on both ends with --transport tcp")
+}
+
+fn not_found(name: &str, list: &DeviceList, files: &HostFiles) -> Error {
+    Error::new(ErrorKind::DeviceNotFound, format!("no RDMA device is called {name}"))
+        .fact("present", list.describe(files))
+        .hint("choose one with --ib-dev, or omit it to take the first with an ACTIVE port")
+}
