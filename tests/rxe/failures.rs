@@ -49,7 +49,10 @@ fn a_server_killed_in_mid_run_is_noticed_by_the_client() {
 
 #[test]
 fn a_client_killed_in_mid_run_is_noticed_by_the_server_which_goes_on_serving() {
-    let Some(lab) = Lab::get("a_client_killed_in_mid_run_is_noticed_by_the_server_which_goes_on_serving") else { return };
+    let Some(lab) = Lab::get("a_client_killed_in_mid_run_is_noticed_by_the_server_which_goes_on_serving")
+    else {
+        return;
+    };
     let port = port();
     let mut server = server_in_a(lab, &port, &[]);
     let client = start_client_in_b(lab, &port, LONG);
@@ -62,7 +65,9 @@ fn a_client_killed_in_mid_run_is_noticed_by_the_server_which_goes_on_serving() {
 
 #[test]
 fn a_path_that_drops_roce_is_told_with_status_meaning_counters_and_hint() {
-    let Some(lab) = Lab::get("a_path_that_drops_roce_is_told_with_status_meaning_counters_and_hint") else { return };
+    let Some(lab) = Lab::get("a_path_that_drops_roce_is_told_with_status_meaning_counters_and_hint") else {
+        return;
+    };
     let port = port();
     let server = server_in_a(lab, &port, &["--once"]);
     let client = start_client_in_b(lab, &port, LONG);
@@ -79,7 +84,10 @@ fn a_path_that_drops_roce_is_told_with_status_meaning_counters_and_hint() {
     ]);
     drop(fault);
     assert!(outcome.elapsed < Duration::from_secs(60), "{}", outcome.show());
-    server.finish().expect_status(4).expect_stderr(&["the client 10.77.0.2", "could not go on: a write did not complete: RETRY_EXC_ERR (12)"]);
+    server.finish().expect_status(4).expect_stderr(&[
+        "the client 10.77.0.2",
+        "could not go on: a write did not complete: RETRY_EXC_ERR (12)",
+    ]);
 }
 
 #[test]
@@ -117,7 +125,9 @@ fn ctrl_c_on_the_server_is_told_at_the_client() {
 #[test]
 fn a_refused_connection_and_a_host_that_is_not_there() {
     let Some(lab) = Lab::get("a_refused_connection_and_a_host_that_is_not_there") else { return };
-    client_in_b(lab, &port(), &[]).expect_status(4).expect_stderr(&["nothing listens at a (", "hint: start the server there first"]);
+    client_in_b(lab, &port(), &[])
+        .expect_status(4)
+        .expect_stderr(&["nothing listens at a (", "hint: start the server there first"]);
     // No such host in the lab's subnet: the kernel finds no neighbour.
     lab.run(Vm::B, &["write-bw", "-d", "rxe0", "10.77.0.99"])
         .expect_status(4)

@@ -14,21 +14,26 @@ fn client_as_nobody<'a>(port: &'a str, options: &[&'a str]) -> Vec<&'a str> {
 
 #[test]
 fn a_message_beyond_the_locked_memory_limit_is_refused_before_registering() {
-    let Some(lab) = Lab::get("a_message_beyond_the_locked_memory_limit_is_refused_before_registering") else { return };
+    let Some(lab) = Lab::get("a_message_beyond_the_locked_memory_limit_is_refused_before_registering") else {
+        return;
+    };
     let port = port();
     let _server = server_in_a(lab, &port, &[]);
     // strace shows every registration: a command to uverbs, by write or by ioctl, after the device is open. The
     // refusal has to come before the first mapping of a megabyte even.
-    let script = format!("strace -f -e trace=mmap write-bw -d rxe0 -p {port} a -s 1M -n 5 2>/tmp/trace; status=$?; \
+    let script = format!(
+        "strace -f -e trace=mmap write-bw -d rxe0 -p {port} a -s 1M -n 5 2>/tmp/trace; status=$?; \
                           grep -v '^mmap\\|^strace\\|^\\[pid' /tmp/trace >&2; \
-                          if grep -q 'mmap(NULL, 1048576,' /tmp/trace; then echo mapped; fi; exit $status");
-    let outcome = lab.start(Vm::B, NOBODY, &["sh", "-c", &script]).finish().expect_status(3).expect_stderr(&[
-        "write-bw: cannot register 1 MiB of host memory on rxe0: the locked-memory limit is 64 KiB",
-        "memlock: soft 64 KiB, hard 64 KiB, without CAP_IPC_LOCK",
-        "this run pins: 1 MiB (1 of 1 MiB)",
-        "hint: have an administrator raise the limit",
-        "smaller --size",
-    ]);
+                          if grep -q 'mmap(NULL, 1048576,' /tmp/trace; then echo mapped; fi; exit $status"
+    );
+    let outcome =
+        lab.start(Vm::B, NOBODY, &["sh", "-c", &script]).finish().expect_status(3).expect_stderr(&[
+            "write-bw: cannot register 1 MiB of host memory on rxe0: the locked-memory limit is 64 KiB",
+            "memlock: soft 64 KiB, hard 64 KiB, without CAP_IPC_LOCK",
+            "this run pins: 1 MiB (1 of 1 MiB)",
+            "hint: have an administrator raise the limit",
+            "smaller --size",
+        ]);
     assert!(!outcome.stderr.contains("ibv_reg_mr"), "{}", outcome.show());
     assert_eq!(outcome.stdout, "", "{}", outcome.show());
 }
@@ -63,7 +68,10 @@ fn the_servers_limit_is_told_at_the_client_as_the_servers() {
         "the server a could not go on: cannot register 1 MiB of host memory on rxe0",
         "memlock (there): soft 64 KiB",
     ]);
-    server.finish().expect_status(3).expect_stderr(&["write-bw: cannot register 1 MiB", "client: 10.77.0.2:"]);
+    server
+        .finish()
+        .expect_status(3)
+        .expect_stderr(&["write-bw: cannot register 1 MiB", "client: 10.77.0.2:"]);
 }
 
 #[test]

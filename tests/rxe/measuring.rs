@@ -33,7 +33,11 @@ fn the_table_has_perftests_columns_and_the_header_names_the_path() {
     assert_eq!(rows[0][..2], ["65536", "50"], "{}", outcome.show());
     let average: f64 = rows[0][3].parse().unwrap();
     let message_rate: f64 = rows[0][4].parse().unwrap();
-    assert!(average > 0.0 && (average - message_rate * 1e6 * 65536.0 / 1_048_576.0).abs() < 0.1, "{}", outcome.show());
+    assert!(
+        average > 0.0 && (average - message_rate * 1e6 * 65536.0 / 1_048_576.0).abs() < 0.1,
+        "{}",
+        outcome.show()
+    );
     outcome.expect_stderr(&["emulated in software (rxe)"]);
 }
 
@@ -58,7 +62,9 @@ fn good_document(outcome: &Outcome) -> Value {
 
 #[test]
 fn one_server_serves_them_all_and_both_ends_hold_the_same_document() {
-    let Some(lab) = Lab::get("one_server_serves_them_all_and_both_ends_hold_the_same_document") else { return };
+    let Some(lab) = Lab::get("one_server_serves_them_all_and_both_ends_hold_the_same_document") else {
+        return;
+    };
     let port = port();
     let mut server = server_in_a(lab, &port, &["--json"]);
     let runs: [&[&str]; 4] = [
@@ -103,8 +109,7 @@ fn an_rdma_server_serves_tcp_clients_too() {
     let Some(lab) = Lab::get("an_rdma_server_serves_tcp_clients_too") else { return };
     let port = port();
     let _server = server_in_a(lab, &port, &[]);
-    let outcome =
-        client_in_b(lab, &port, &["--transport", "tcp", "-n", "20", "--validate"]).expect_status(0);
+    let outcome = client_in_b(lab, &port, &["--transport", "tcp", "-n", "20", "--validate"]).expect_status(0);
     outcome.expect_stdout(&["over TCP", "196608 bytes checked by the target, all as sent"]);
     client_in_b(lab, &port, &["-n", "5"]).expect_status(0).expect_stdout(&["over RC"]);
 }

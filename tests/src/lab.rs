@@ -120,7 +120,10 @@ impl Lab {
     pub fn get(test: &str) -> Option<&'static Self> {
         static LAB: OnceLock<Lab> = OnceLock::new();
         if std::env::var_os("LINKPROOF_LAB").is_none() {
-            crate::skip(test, "set LINKPROOF_LAB=1 to run the tests that need the Soft-RoCE lab (ci/test does)");
+            crate::skip(
+                test,
+                "set LINKPROOF_LAB=1 to run the tests that need the Soft-RoCE lab (ci/test does)",
+            );
             return None;
         }
         Some(LAB.get_or_init(Self::up))
@@ -128,7 +131,8 @@ impl Lab {
 
     fn up() -> Self {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ci/rxe-lab");
-        let status = Command::new(&script).arg("up").stdin(Stdio::null()).status().expect("ci/rxe-lab can be run");
+        let status =
+            Command::new(&script).arg("up").stdin(Stdio::null()).status().expect("ci/rxe-lab can be run");
         assert!(status.success(), "ci/rxe-lab up failed: {status}");
         Self { script }
     }
@@ -202,7 +206,14 @@ impl Running {
         follow(Stream::Out, Box::new(child.stdout.take().expect("piped")));
         follow(Stream::Err, Box::new(child.stderr.take().expect("piped")));
         drop(sender);
-        Self { command: shown, child, begin: Instant::now(), lines, stdout: String::new(), stderr: String::new() }
+        Self {
+            command: shown,
+            child,
+            begin: Instant::now(),
+            lines,
+            stdout: String::new(),
+            stderr: String::new(),
+        }
     }
 
     /// Takes the next line; false where both streams have ended.
@@ -294,7 +305,11 @@ impl<'a> Fault<'a> {
     /// Takes the RDMA device's network interface down in `vm`, and with it the port.
     pub fn link_down(lab: &'a Lab, vm: Vm) -> Self {
         lab.shell(vm, "ip link set eth1 down");
-        Self { lab, vm, undo: "ip link set eth1 up; until rdma link show rxe0/1 | grep -q ACTIVE; do sleep 0.1; done" }
+        Self {
+            lab,
+            vm,
+            undo: "ip link set eth1 up; until rdma link show rxe0/1 | grep -q ACTIVE; do sleep 0.1; done",
+        }
     }
 }
 

@@ -156,13 +156,19 @@ fn usage_error(error: &clap::Error) -> Error {
     let mut usage = Error::new(ErrorKind::Usage, what);
     let mut hint = None;
     for line in lines {
-        if let Some(tip) = line.strip_prefix("tip: ") {
+        // clap takes an unknown option for a value that needs quoting; perftest's users type options it does not know.
+        if let Some(tip) = line.strip_prefix("tip: ").filter(|tip| !tip.starts_with("to pass ")) {
             hint = Some(tip.to_owned());
         } else if let Some(values) = line.strip_prefix("[possible values: ") {
             usage = usage.fact("possible values", values.trim_end_matches(']'));
         }
     }
-    usage.hint(hint.unwrap_or_else(|| "--help lists every option with its range".to_owned()))
+    usage.hint(hint.unwrap_or_else(|| match error.kind() {
+        clap::error::ErrorKind::UnknownArgument => {
+            "--help lists every option, docs/compatibility.md what perftest's options are here".to_owned()
+        }
+        _ => "--help lists every option with its range".to_owned(),
+    }))
 }
 
 fn parse_size(text: &str) -> std::result::Result<ByteSize, String> {
@@ -313,6 +319,7 @@ mod tests {
         assert!(refusal("tool host -D 2 -n 5").contains("cannot be used with"));
         assert!(refusal("tool host -a -s 4K").contains("cannot be used with"));
         assert!(refusal("tool host --frobnicate").contains("unexpected argument"));
+        assert!(parsed("tool host -F").err().unwrap().hint.unwrap().contains("docs/compatibility.md"));
     }
 
     #[test]

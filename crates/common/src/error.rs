@@ -199,7 +199,8 @@ impl Error {
     #[must_use]
     pub fn from_peer(mut self, who: &str) -> Self {
         self.what = format!("{who} could not go on: {}", self.what);
-        for fact in &mut self.facts {
+        // A fact that names an end by its role is as true here.
+        for fact in self.facts.iter_mut().filter(|fact| fact.label != "client" && fact.label != "server") {
             fact.label.push_str(" (there)");
         }
         self.origin = Origin::Peer;

@@ -260,13 +260,14 @@ fn best_pair(client: &LinkOffer, server: &LinkOffer) -> Option<Addressing> {
     let (ours, theirs) = pairs
         .filter(|(ours, theirs)| ours.fits(theirs))
         .max_by_key(|(ours, theirs)| Rank::of(ours, theirs))?;
+    let kind = kind_of(ours);
     let reason = match (client.gid_forced, server.gid_forced) {
         (true, true) => "--gid-index on both ends".to_owned(),
         (true, false) => {
-            format!("--gid-index on the client; on the server: {}", Rank::of(ours, theirs).reason(theirs))
+            format!("--gid-index on the client, and on the server the entry that fits it best ({kind})")
         }
         (false, true) => {
-            format!("--gid-index on the server; on the client: {}", Rank::of(ours, theirs).reason(ours))
+            format!("--gid-index on the server, and on the client the entry that fits it best ({kind})")
         }
         (false, false) => Rank::of(ours, theirs).reason(ours),
     };

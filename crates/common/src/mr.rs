@@ -91,6 +91,7 @@ pub enum Ordering {
 /// A buffer, registered: the adapter may use it as long as this value lives.
 pub struct MemoryRegion<B: Buffer> {
     raw: *mut sys::ibv_mr,
+    ordering: Ordering,
     pd: Arc<ProtectionDomain>,
     // Declared last: dropped after Drop has ended the registration.
     buffer: B,
@@ -110,7 +111,7 @@ impl<B: Buffer> MemoryRegion<B> {
         pd: &Arc<ProtectionDomain>,
         buffer: B,
         access: Access,
-        ordering: Ordering,
+        mut ordering: Ordering,
     ) -> Result<Self> {
         let flags = access_flags(access, ordering);
         let verbs = pd.context().verbs();
@@ -120,14 +121,15 @@ impl<B: Buffer> MemoryRegion<B> {
         let mut raw = unsafe { sys::ibv_reg_mr(verbs, pd.raw(), address, len, flags) };
         if raw.is_null() && ordering == Ordering::Relaxed {
             // Relaxed ordering is an optional flag: a library that cannot pass it on refuses it here.
-            let strict = access_flags(access, Ordering::Strict);
+            ordering = Ordering::Strict;
+            let strict = access_flags(access, ordering);
             // SAFETY: as above.
             raw = unsafe { sys::ibv_reg_mr(verbs, pd.raw(), address, len, strict) };
         }
         if raw.is_null() {
             return Err(registration_error(&buffer, pd.context()));
         }
-        Ok(Self { raw, pd: Arc::clone(pd), buffer })
+        Ok(Self { raw, ordering, pd: Arc::clone(pd), buffer })
     }
 
     /// The key by which this end's adapter reaches it.
@@ -140,6 +142,11 @@ impl<B: Buffer> MemoryRegion<B> {
     pub fn rkey(&self) -> u32 {
         // SAFETY: as above.
         unsafe { (*self.raw).rkey }
+    }
+
+    /// The ordering that was granted.
+    pub fn ordering(&self) -> Ordering {
+        self.ordering
     }
 
     /// The memory.

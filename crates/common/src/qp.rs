@@ -280,8 +280,10 @@ struct Transition(&'static str, &'static str);
 impl Transition {
     fn failed(self, qpn: Qpn, device: &str, errno: i32, path: Option<&Path>) -> Error {
         let Transition(from, to) = self;
+        // Without a path nothing of the peer is involved yet.
+        let kind = if path.is_some() { ErrorKind::QpTransition } else { ErrorKind::Resource };
         let error = Error::new(
-            ErrorKind::QpTransition,
+            kind,
             format!(
                 "QP {qpn} on {device} stayed in {from}, wanted {to}: ibv_modify_qp: {}",
                 show_errno(errno)
@@ -310,11 +312,15 @@ mod tests {
 
     #[test]
     fn a_failed_transition_names_both_states_and_the_errno() {
-        let error = Transition("INIT", "RTR").failed(Qpn(17), "mlx5_2", libc::ETIMEDOUT, None);
+        let path = Path { port_num: 1, sgid: None, dgid: None, dlid: 7, path_mtu: 4096 };
+        let error = Transition("INIT", "RTR").failed(Qpn(17), "mlx5_2", libc::ETIMEDOUT, Some(&path));
         assert_eq!(
             error.what,
             "QP 0x000011 on mlx5_2 stayed in INIT, wanted RTR: ibv_modify_qp: ETIMEDOUT (110), Connection timed out"
         );
+        assert_eq!(error.facts[0].value, "to LID 7, path MTU 4096");
         assert_eq!(error.exit_status(), crate::error::ExitStatus::Peer);
+        let own = Transition("RESET", "INIT").failed(Qpn(17), "mlx5_2", libc::EINVAL, None);
+        assert_eq!(own.exit_status(), crate::error::ExitStatus::Machine);
     }
 }

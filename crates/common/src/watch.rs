@@ -8,13 +8,11 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::exchange::{Channel, Message};
+use crate::exchange::{Channel, Message, PROGRESS_EVERY};
 use crate::interrupt;
 
 /// How often the watcher looks around: Ctrl-C and the end of a round's time are noticed within this.
 const TICK: Duration = Duration::from_millis(20);
-/// How often this end tells the other that it is alive and how far it is.
-const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 /// A round in which nothing completes for so long has come to a standstill. Longer than a reliable connection
 /// takes to give up by itself, 7 tries 1.07 s apart (see `qp`), so that its own, better, story is heard first; an
 /// adapter that waits up to four times longer, as the specification allows it, is not waited for.
@@ -76,8 +74,10 @@ impl Stop {
 /// How a watched round ended, apart from what the loop itself says.
 #[derive(Debug, Default)]
 pub struct Watched {
-    /// The user interrupted it.
+    /// The user of this end interrupted it.
     pub interrupted: bool,
+    /// The peer's user did.
+    pub stopped_by_peer: bool,
     /// The peer's failure, or the loss of the peer, or a standstill.
     pub failure: Option<Error>,
     /// How many messages the peer said that it had completed.
@@ -195,6 +195,10 @@ impl<'a> Watcher<'a> {
         self.last_heard = Instant::now();
         match message {
             Message::Progress { completed } => self.outcome.peer_completed = completed,
+            Message::Stop => {
+                self.outcome.stopped_by_peer = true;
+                self.stop.finish();
+            }
             Message::Abort { error } => self.fail(error.from_peer(&self.channel.peer())),
             early => {
                 // A peer that has gone on to the next step says nothing until this end follows.
@@ -268,6 +272,15 @@ mod tests {
         assert_eq!(watched.peer_completed, 7);
         let failure = watched.failure.unwrap();
         assert!(failure.what.contains("could not go on: too little"), "{}", failure.what);
+    }
+
+    #[test]
+    fn the_peers_wish_to_stop_lets_the_loop_finish() {
+        let (mut ours, mut theirs) = pair();
+        theirs.send(&Message::Stop).unwrap();
+        let stop = Stop::new();
+        let (result, watched) = watched(&mut ours, None, &stop, || wait_until(&stop, Stop::must_finish));
+        assert!(result.is_ok() && watched.stopped_by_peer && !watched.interrupted);
     }
 
     #[test]

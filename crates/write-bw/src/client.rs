@@ -4,7 +4,7 @@ use linkproof_common::environment::Host;
 use linkproof_common::error::{Error, ErrorKind, ExitStatus, Result};
 use linkproof_common::exchange::message::Stretch;
 use linkproof_common::exchange::tcp::TcpChannel;
-use linkproof_common::exchange::{Channel, Message, interrupted, out_of_order};
+use linkproof_common::exchange::{Channel, Message, interrupted, out_of_order, while_working};
 use linkproof_common::host::HostFiles;
 use linkproof_common::plan::{Plan, Role};
 use linkproof_common::report::{Document, Layout, Output, Round};
@@ -106,11 +106,14 @@ fn one_stretch(
     rounds: &mut Vec<Round>,
 ) -> Result<Ending> {
     let slots = stretch::slots(session.plan(), stretch)?;
-    stretch::prepare(session, slots, stretch);
+    while_working(channel, || stretch::prepare(session, slots, stretch));
     channel.send(&Message::Begin { stretch })?;
     expect_begun(channel)?;
     let (written, outcome) = session.as_target(slots, || {
         let written = stretch::write(channel, session, slots, stretch, log)?;
+        if written.interrupted {
+            channel.send(&Message::Stop)?;
+        }
         channel.send(&Message::End { per_qp: written.per_qp.clone() })?;
         Ok((written, expect_outcome(channel)?))
     })?;
@@ -119,10 +122,9 @@ fn one_stretch(
         rounds.push(ours);
     }
     if let Some(mut theirs) = outcome.round {
-        // The server can't know that its round was cut short on the client's wish.
-        theirs.partial |= written.interrupted && session.plan().round_duration().is_some();
         if let (true, Some(round)) = (session.plan().validate, stretch.round) {
-            theirs.checked = Some(session.check_sinks(slots, stretch.point, round, &outcome.per_qp));
+            let check = || session.check_sinks(slots, stretch.point, round, &outcome.per_qp);
+            theirs.checked = Some(while_working(channel, check));
         }
         rounds.push(theirs);
     }

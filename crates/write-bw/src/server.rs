@@ -4,10 +4,10 @@ use std::net::{SocketAddr, TcpStream};
 
 use linkproof_common::args::{Parsed, TransferArgs};
 use linkproof_common::environment::Host;
-use linkproof_common::error::{Error, ErrorKind, ExitStatus, Result};
+use linkproof_common::error::{Error, ErrorKind, ExitStatus, Origin, Result};
 use linkproof_common::exchange::message::Stretch;
 use linkproof_common::exchange::tcp::{TcpChannel, show_address};
-use linkproof_common::exchange::{Channel, Message, interrupted, out_of_order};
+use linkproof_common::exchange::{Channel, Message, interrupted, out_of_order, while_working};
 use linkproof_common::plan::Role;
 use linkproof_common::report::{Document, Layout, Output};
 use linkproof_common::samples::CompletionLog;
@@ -70,7 +70,7 @@ fn refuse_test_options(given: &[String]) -> Result<()> {
 
 fn serve(args: &Args, listener: &Listener, output: &Output) -> ExitStatus {
     loop {
-        let status = match listener.next_client() {
+        let (status, go_on) = match listener.next_client() {
             Ok(Some((socket, from))) => serve_client(args, socket, from, output),
             // Stopped while idle: that is how a server ends.
             Ok(None) => return ExitStatus::Good,
@@ -79,23 +79,26 @@ fn serve(args: &Args, listener: &Listener, output: &Output) -> ExitStatus {
                 return error.exit_status();
             }
         };
-        if args.peer.once || status == ExitStatus::Interrupted {
+        if args.peer.once || !go_on {
             return status;
         }
     }
 }
 
-fn serve_client(args: &Args, socket: TcpStream, from: SocketAddr, output: &Output) -> ExitStatus {
+/// Serves one client; gives the status of its run, and whether to go on to the next: a client may be interrupted
+/// without the server being so.
+fn serve_client(args: &Args, socket: TcpStream, from: SocketAddr, output: &Output) -> (ExitStatus, bool) {
     let mut document = Document::begin(TOOL, VERSION);
     let served = TcpChannel::accept(socket, from).and_then(|mut channel| {
         let result = converse(args, &mut channel, &mut document);
         tell_peer(&mut channel, result)
     });
     match served {
-        Ok(result) => output.show(&result),
+        Ok(result) => (output.show(&result), true),
         Err(error) => {
+            let own_wish = error.kind == ErrorKind::Interrupted && error.origin == Origin::Local;
             document.conclude(Some(error.fact("client", show_address(from))));
-            output.show(&document)
+            (output.show(&document), !own_wish)
         }
     }
 }
@@ -128,20 +131,22 @@ fn one_stretch(
 ) -> Result<()> {
     let plan = session.plan();
     let slots = stretch::slots(plan, stretch)?;
-    stretch::prepare(session, slots, stretch);
+    while_working(channel, || stretch::prepare(session, slots, stretch));
     let (written, arrived) = session.as_target(slots, || {
         channel.send(&Message::Begun)?;
         let written = plan
             .is_initiator(Role::Server)
             .then(|| stretch::write(channel, session, slots, stretch, log))
             .transpose()?;
+        if written.as_ref().is_some_and(|written| written.interrupted) {
+            return Err(interrupted());
+        }
         Ok((written, expect_end(channel, session, stretch)?))
     })?;
-    if written.as_ref().is_some_and(|written| written.interrupted) {
-        return Err(interrupted());
-    }
     let checked = match stretch.round {
-        Some(round) if plan.validate => Some(session.check_sinks(slots, stretch.point, round, &arrived)),
+        Some(round) if plan.validate => {
+            Some(while_working(channel, || session.check_sinks(slots, stretch.point, round, &arrived)))
+        }
         _ => None,
     };
     let (round, per_qp) = written.map_or((None, Vec::new()), |written| (written.round, written.per_qp));

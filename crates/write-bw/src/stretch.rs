@@ -98,17 +98,23 @@ pub(crate) fn write(
         None => (plan.warmup_iterations, None),
     };
     let stop = Stop::new();
-    let mut window = Window::new(plan.qps, plan.tx_depth, plan.signal_every, slots.count, limit);
+    let mut window = Window::new(plan.qps, plan.tx_depth, plan.signal_every(slots.size), slots.count, limit);
     log.clear();
     let (result, watched) = {
         let pump = Pump { window: &mut window, stop: &stop, log };
         watched(channel, duration, &stop, || session.measure(slots, &stop, pump))
     };
-    if let Some(failure) = watched.failure.or_else(|| result.err()) {
-        return Err(explain(channel, failure, plan, stretch, &window));
+    let failure = match (watched.failure, result) {
+        (Some(failure), _) => Some(failure),
+        (None, Err(failure)) => Some(with_peers_story(channel, failure)),
+        (None, Ok(())) => None,
+    };
+    if let Some(failure) = failure {
+        return Err(failure.fact("got so far", progress(plan, stretch, &window)));
     }
     let target = limit.saturating_mul(plan.qps.into());
-    let partial = watched.interrupted && (duration.is_some() || window.completed() < target);
+    let cut_short = watched.interrupted || watched.stopped_by_peer;
+    let partial = cut_short && (duration.is_some() || window.completed() < target);
     Ok(Written {
         per_qp: window.per_qp(),
         round: stretch.round.map(|number| round(session, slots, number, log, partial)),
@@ -133,25 +139,14 @@ fn round(session: &Session, slots: Slots, number: u32, log: &CompletionLog, part
     }
 }
 
-/// Adds to a failure how far the stretch got, and what the control channel says about the peer.
-fn explain(
-    channel: &mut dyn Channel,
-    failure: Error,
-    plan: &Plan,
-    stretch: Stretch,
-    window: &Window,
-) -> Error {
+/// How far a stretch got that failed.
+fn progress(plan: &Plan, stretch: Stretch, window: &Window) -> String {
     let (posted, completed) = (window.posted(), window.completed());
-    let got = format!(
+    format!(
         "{}: {posted} writes posted, {completed} completed, {} outstanding; nothing after them is counted",
         describe(plan, stretch),
         posted - completed
-    );
-    let failure = match failure.kind {
-        ErrorKind::Completion | ErrorKind::Stalled => with_peers_story(channel, failure),
-        _ => failure,
-    };
-    failure.fact("got so far", got)
+    )
 }
 
 /// A write that fails because the peer is gone looks like a lost path; the control channel knows better.

@@ -75,6 +75,9 @@ impl Port {
     }
 }
 
+/// Entries of a GID table that can be used: an address handle has eight bits for the index.
+const USABLE_GIDS: u32 = 256;
+
 /// An open device.
 pub struct Context {
     verbs: &'static Verbs,
@@ -176,8 +179,9 @@ impl Context {
     /// The used entries of a port's GID table.
     pub fn gids(&self, port: &Port, files: &HostFiles) -> Vec<GidEntry> {
         let prefixes = interface_prefixes();
-        // An address handle has eight bits for the index, so entries beyond can't be used.
-        (0..port.gid_table_len.min(256)).filter_map(|index| self.gid(port, index, files, &prefixes)).collect()
+        (0..port.gid_table_len.min(USABLE_GIDS))
+            .filter_map(|index| self.gid(port, index, files, &prefixes))
+            .collect()
     }
 
     fn gid(&self, port: &Port, index: u32, files: &HostFiles, prefixes: &[(IpAddr, u8)]) -> Option<GidEntry> {
@@ -231,7 +235,12 @@ impl Context {
 
     fn no_such_gid(&self, port: &Port, index: u32, gids: &[GidEntry]) -> Error {
         let object = format!("{} port {}", self.name, port.port_num);
-        let what = if index < port.gid_table_len {
+        let what = if index >= USABLE_GIDS && index < port.gid_table_len {
+            format!(
+                "GID index {index} of {object} can't be used: a connection names entries 0 to {}",
+                USABLE_GIDS - 1
+            )
+        } else if index < port.gid_table_len {
             format!("GID index {index} of {object} is an unused entry")
         } else {
             format!(

@@ -169,10 +169,11 @@ pub fn receive_round(socket: &TcpStream, sink: u64, slots: Slots, round_over: &A
     loop {
         let mut fds = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
         let ready = poll(&mut fds, PollTimeout::from(ROUND_END_POLL_MS)).unwrap_or(0);
+        // A round is over once every message is acknowledged, or abandoned: what still comes is of no interest.
+        if round_over.load(Ordering::Acquire) {
+            return progress.messages;
+        }
         if ready == 0 {
-            if round_over.load(Ordering::Acquire) {
-                return progress.messages;
-            }
             continue;
         }
         match progress.receive(socket) {

@@ -82,6 +82,8 @@ pub enum Message {
         /// Messages completed in this stretch.
         completed: u64,
     },
+    /// Client, in a stretch: its user wants to stop; finish what is outstanding, and no more.
+    Stop,
     /// Client: my writes of this stretch are complete.
     End {
         /// Messages on each queue pair.
@@ -129,6 +131,7 @@ impl Message {
             Self::Begin { .. } => "begin",
             Self::Begun => "begun",
             Self::Progress { .. } => "progress",
+            Self::Stop => "stop",
             Self::End { .. } => "end",
             Self::Outcome { .. } => "outcome",
             Self::Finish => "finish",

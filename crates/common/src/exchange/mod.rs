@@ -53,14 +53,19 @@ pub trait Channel {
     fn peer(&self) -> String;
 
     /// The next message but [`Message::Progress`], of which `progress` is told; a peer's [`Message::Abort`] is its
-    /// error, marked as the peer's.
+    /// error, marked as the peer's. An end that waits tells the other every second that it lives.
     ///
     /// # Errors
     /// As [`Channel::receive_within`]; [`ErrorKind::PeerTimeout`] where the peer says nothing at all for `limit`;
     /// [`ErrorKind::Interrupted`] where the user asks to stop.
     fn expect_with(&mut self, limit: Duration, progress: &mut dyn FnMut(u64)) -> Result<Message> {
         let mut last_heard = Instant::now();
+        let mut last_told = Instant::now();
         loop {
+            if last_told.elapsed() > PROGRESS_EVERY {
+                last_told = Instant::now();
+                self.send(&Message::Progress { completed: 0 })?;
+            }
             if crate::interrupt::requested() {
                 return Err(interrupted());
             }
@@ -69,7 +74,8 @@ pub trait Channel {
                 return Err(crate::watch::silence(limit));
             }
             match self.receive_within(left.min(LOOK_AROUND))? {
-                None => {}
+                // A wish to stop has no hold on an end that is only waiting.
+                None | Some(Message::Stop) => {}
                 Some(Message::Progress { completed }) => {
                     progress(completed);
                     last_heard = Instant::now();
@@ -89,8 +95,27 @@ pub trait Channel {
     }
 }
 
+/// How often an end tells the other that it lives.
+pub(crate) const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 /// How often a waiting end looks whether the user wants to stop.
 const LOOK_AROUND: Duration = Duration::from_millis(100);
+
+/// Does `work` of this end, telling the other every second that it lives: filling, registering and checking many
+/// gigabytes takes longer than a peer may be silent.
+pub fn while_working<R>(channel: &mut (dyn Channel + Send), work: impl FnOnce() -> R) -> R {
+    let (done, is_done) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            while is_done.recv_timeout(PROGRESS_EVERY) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                // A peer that is gone is found by the next step, which has its story.
+                let _ = channel.send(&Message::Progress { completed: 0 });
+            }
+        });
+        let result = work();
+        drop(done);
+        result
+    })
+}
 
 /// The failure that stands for the user's wish to stop.
 pub fn interrupted() -> Error {

@@ -23,10 +23,10 @@ const SERVER_PREAMBLE_LIMIT: Duration = Duration::from_secs(3);
 const CLIENT_PREAMBLE_LIMIT: Duration = Duration::from_secs(30);
 /// How long a frame may take to be taken by the peer.
 const SEND_LIMIT: Duration = Duration::from_secs(10);
-/// A host that is cut off is noticed after 3 + 3 × 2 s.
+/// A host that is cut off is noticed after 3 + 6 × 2 s: the time that a live peer may be silent.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(3);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
-const KEEPALIVE_TRIES: u32 = 3;
+const KEEPALIVE_TRIES: u32 = 6;
 /// Bytes read at once; what a frame says of its length is never allocated before it has come.
 const READ_PIECE: usize = 64 << 10;
 

@@ -37,9 +37,13 @@ impl Output {
         let option =
             argv.iter().filter_map(|arg| arg.to_str()).find_map(|arg| match arg.strip_prefix("--json")? {
                 "" => Some(JsonTarget::Stdout),
-                file => file.strip_prefix('=').map(|file| JsonTarget::File(PathBuf::from(file))),
+                file => {
+                    let file = file.strip_prefix('=').filter(|file| !file.is_empty());
+                    file.map(|file| JsonTarget::File(PathBuf::from(file)))
+                }
             });
-        Self { tool, json: option, layout: Layout::Pretty, unit: BandwidthUnit::Mib, detail: Detail::Table }
+        let layout = option.as_ref().map_or(Layout::Pretty, layout_of);
+        Self { tool, json: option, layout, unit: BandwidthUnit::Mib, detail: Detail::Table }
     }
 
     /// Shows a concluded document: the table where there is a result, warnings, failures, JSON where asked for.
@@ -71,6 +75,16 @@ impl Output {
     /// Says something about the state of the process on stderr.
     pub fn note(&self, text: &str) {
         eprintln!("{}: {text}", self.tool);
+    }
+}
+
+/// A file that a server has written documents to line by line goes on so: it is not lost to a mistyped option.
+fn layout_of(target: &JsonTarget) -> Layout {
+    match target {
+        JsonTarget::File(path) if std::fs::read(path).is_ok_and(|text| text.starts_with(b"{\"")) => {
+            Layout::Line
+        }
+        _ => Layout::Pretty,
     }
 }
 

@@ -79,7 +79,9 @@ fn header(document: &Document, plan: &Plan) -> String {
             "Queue pairs",
             format!(
                 "{}, {} outstanding writes each, a signal every {}",
-                plan.qps, plan.tx_depth, plan.signal_every
+                plan.qps,
+                plan.tx_depth,
+                signals(plan)
             ),
         ),
         Transport::Tcp => ("Sockets", format!("{}, {} outstanding messages each", plan.qps, plan.tx_depth)),
@@ -99,6 +101,13 @@ fn header(document: &Document, plan: &Plan) -> String {
         add("Memory", format!("{}{registration}", memory.kind.name()));
     }
     lines.join("\n")
+}
+
+/// How often a write is signalled, which large messages are more often than small ones.
+fn signals(plan: &Plan) -> String {
+    let every = |size: Option<&u64>| plan.signal_every(size.copied().unwrap_or(0));
+    let (small, large) = (every(plan.sizes_bytes.iter().min()), every(plan.sizes_bytes.iter().max()));
+    if small == large { small.to_string() } else { format!("{small} (small messages) to {large} (large)") }
 }
 
 fn title(document: &Document, plan: &Plan) -> String {

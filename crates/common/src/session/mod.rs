@@ -18,7 +18,7 @@ use crate::endpoint::Endpoint;
 use crate::error::{Error, ErrorKind, Origin, Result};
 use crate::exchange::message::EndInfo;
 use crate::exchange::tcp::TcpChannel;
-use crate::exchange::{Channel, Message, out_of_order};
+use crate::exchange::{Channel, Message, out_of_order, while_working};
 use crate::memory::{Buffer, Fill, HostBuffer, check_slots, fill_slots};
 use crate::plan::{BufferLayout, Plan, Role, Slots};
 use crate::report::{Evidence, Link, MemoryUse};
@@ -99,7 +99,7 @@ impl Session {
     ) -> Result<Self> {
         let plan = agreed.plan().clone();
         let layout = BufferLayout::new(&plan, role);
-        let buffer = HostBuffer::new(layout.total_len())?;
+        let buffer = while_working(channel, || HostBuffer::new(layout.total_len()))?;
         let kind = buffer.kind();
         let (data, link, bytes) = match (local.port(), agreed.addressing()) {
             (Some(port), Some(addressing)) => {

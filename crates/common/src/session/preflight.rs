@@ -37,7 +37,7 @@ fn check_device(plan: &Plan, chosen: &ChosenPort) -> Result<()> {
     };
     at_most("--qp", plan.qps.into(), limits.max_qp, "queue pairs")?;
     at_most("--tx-depth", plan.tx_depth.into(), limits.max_qp_wr, "outstanding writes")?;
-    at_most("--qp", completion_entries(plan).into(), limits.max_cqe, "completion queue entries")?;
+    at_most("--qp", plan.completion_entries().into(), limits.max_cqe, "completion queue entries")?;
     if let Some(asked) = plan.path_mtu_bytes.filter(|&asked| asked > chosen.port.active_mtu) {
         return Err(Error::new(
             ErrorKind::DeviceLimit,
@@ -60,21 +60,4 @@ fn check_device(plan: &Plan, chosen: &ChosenPort) -> Result<()> {
         ));
     }
     Ok(())
-}
-
-/// Completions that can be outstanding at once: one for each signal in every queue, and one for the last write.
-pub(super) fn completion_entries(plan: &Plan) -> u32 {
-    plan.qps * (plan.tx_depth / plan.signal_every + 1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::plan::tests::plan;
-
-    #[test]
-    fn the_completion_queue_holds_every_signal() {
-        assert_eq!(completion_entries(&plan()), 5);
-        assert_eq!(completion_entries(&Plan { qps: 4, tx_depth: 3, signal_every: 1, ..plan() }), 16);
-    }
 }

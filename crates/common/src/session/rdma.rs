@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::negotiate::AgreedPlan;
-use super::preflight::completion_entries;
 use super::{Measure, swap_ends};
 use crate::counters::Counters;
 use crate::cq::CompletionQueue;
@@ -28,7 +27,6 @@ pub(super) struct RdmaSession {
     region: MemoryRegion<HostBuffer>,
     paths: Vec<WritePath>,
     posting: Posting,
-    ordering: Ordering,
     context: Arc<Context>,
     port_num: u8,
     counters: Counters,
@@ -67,7 +65,7 @@ pub(super) fn bring_up(
     let ordering = ordering(plan);
     let access = if plan.is_target(role) { Access::RemoteWrite } else { Access::Source };
     let region = MemoryRegion::register(&pd, buffer, access, ordering)?;
-    let cq = Arc::new(CompletionQueue::new(&chosen.context, completion_entries(plan))?);
+    let cq = Arc::new(CompletionQueue::new(&chosen.context, plan.completion_entries())?);
     let qps = queue_pairs(&pd, &cq, plan, chosen.port.port_num)?;
     let posting =
         if qps.iter().all(|qp| !qp.extended().is_null()) { Posting::Extended } else { Posting::Classic };
@@ -97,7 +95,6 @@ pub(super) fn bring_up(
         region,
         paths,
         posting,
-        ordering,
         context: Arc::clone(&chosen.context),
         port_num: chosen.port.port_num,
         counters,
@@ -235,7 +232,7 @@ impl RdmaSession {
     }
 
     pub(super) fn registration(&self) -> String {
-        let ordering = match self.ordering {
+        let ordering = match self.region.ordering() {
             Ordering::Strict => "strict ordering",
             Ordering::Relaxed => "relaxed ordering allowed",
         };

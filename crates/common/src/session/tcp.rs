@@ -51,7 +51,10 @@ pub(super) fn bring_up(
     match (&listener, &info, data_port) {
         (Some((listener, _)), EndInfo::Tcp { token, .. }, _) => session.accept(listener, *token, plan)?,
         (None, _, Some(port)) => {
-            session.connect(SocketAddr::new(channel.peer_addr()?.ip(), port), token, plan)?
+            // Not made anew from the IP address: a link-local one has a scope besides.
+            let mut server = channel.peer_addr()?;
+            server.set_port(port);
+            session.connect(server, token, plan)?;
         }
         _ => return Err(Error::new(ErrorKind::Protocol, "the server offered no port for data connections")),
     }
@@ -64,7 +67,8 @@ pub(super) fn bring_up(
 
 fn listen(channel: &TcpChannel) -> Result<(TcpListener, u16)> {
     // On the address that the client has reached: the data takes the same path as the control channel.
-    let address = SocketAddr::new(channel.local_addr()?.ip(), 0);
+    let mut address = channel.local_addr()?;
+    address.set_port(0);
     let listening = || {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
@@ -87,13 +91,19 @@ fn random_token() -> u64 {
 
 fn this_end(address: SocketAddr, files: &HostFiles) -> TcpEnd {
     let netdev = interface_of(address);
-    // Interfaces without a speed (loopback, some virtual ones) give an error or -1.
-    let rate = netdev.as_ref().and_then(|netdev| files.number(&format!("/sys/class/net/{netdev}/speed")));
-    TcpEnd {
-        address: show_address(address),
-        netdev,
-        rate_gbit_per_sec: rate.filter(|&mbit| mbit > 0).map(|mbit| mbit as f64 / 1e3),
-    }
+    let rate = netdev.as_ref().and_then(|netdev| interface_mbit_per_sec(netdev, files));
+    TcpEnd { address: show_address(address), netdev, rate_gbit_per_sec: rate.map(|mbit| mbit as f64 / 1e3) }
+}
+
+/// The speed of an interface that has one: virtual ones (virtio, veth) state a number that nothing holds them to.
+fn interface_mbit_per_sec(netdev: &str, files: &HostFiles) -> Option<u64> {
+    let folder = format!("/sys/class/net/{netdev}");
+    let bus = files.link_name(&format!("{folder}/device/subsystem"));
+    let on_a_bus = bus.is_some_and(|bus| bus != "virtio");
+    // Bonds and VLANs sit on other interfaces and take their speed from them.
+    let on_others = files.names(&folder).iter().any(|name| name.starts_with("lower_"));
+    // Without a speed the file can't be read, or holds -1.
+    files.number(&format!("{folder}/speed")).filter(|&mbit| mbit > 0 && (on_a_bus || on_others))
 }
 
 fn interface_of(address: SocketAddr) -> Option<String> {

@@ -1,0 +1,11 @@
+//! The tools from outside, on a host without an RDMA device: what they say, how they exit, and whole runs over TCP.
+
+mod failures;
+mod help;
+mod interrupts;
+mod lost_peers;
+mod machine;
+mod runs;
+mod serving;
+mod strangers;
+mod usage;

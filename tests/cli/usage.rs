@@ -1,0 +1,107 @@
+//! Command lines that can't be honoured: exit status 2, nothing on stdout but a document where one was asked for.
+
+use linkproof_tests::{Finished, Tool, schema};
+use serde_json::Value;
+
+/// Command lines, and what the message must name.
+const REFUSED: &[(&str, &str)] = &[
+    ("host -s 0", "1 byte to 2 GiB"),
+    ("host -s 2Q", "\"Q\" is no unit of size"),
+    ("host -s 3G", "1 byte to 2 GiB"),
+    ("host -s", "--size"),
+    ("host -n 0", "--iters"),
+    ("host -n 5x", "--iters"),
+    ("host -q 100000", "100000 is not in 1..=16384"),
+    ("host -t 0", "--tx-depth"),
+    ("host --rounds 0", "--rounds"),
+    ("host -D 0", "--duration"),
+    ("host -D nan", "--duration"),
+    ("host -D 2 -n 5", "cannot be used with"),
+    ("host -a -s 4K", "cannot be used with"),
+    ("host -m 1500", "256, 512, 1024, 2048 and 4096"),
+    ("host -p 0", "--port"),
+    ("host -p 65536", "--port"),
+    ("host --transport udp", "possible values: rdma, tcp"),
+    ("host --transport tcp --mtu 1024", "--mtu sets the path MTU of a queue pair"),
+    ("host --frobnicate", "--frobnicate"),
+    ("host --once", "--once is an option of the server"),
+    ("host other-host", "other-host"),
+    ("-s 4K", "a server takes no test options, and without a host this is the server: --size"),
+    ("--tx_depth 4 -b --transport tcp", "a server takes no test options"),
+];
+
+/// `write-bw: …` on the first line, facts and one hint below, indented; no full stop, no shouting.
+fn has_the_shape_of_a_message(refused: &Finished) {
+    let lines: Vec<&str> = refused.stderr.lines().collect();
+    assert!(lines[0].starts_with("write-bw: "), "{}", lines[0]);
+    assert!(!lines[0].ends_with(['.', '!']), "{}", lines[0]);
+    assert!(lines[1..].iter().all(|line| line.starts_with("  ") && line.contains(": ")), "{lines:?}");
+    let hints = lines.iter().filter(|line| line.starts_with("  hint: ")).count();
+    assert_eq!(hints, 1, "{lines:?}");
+}
+
+fn refused(line: &str) -> Finished {
+    let refused = Tool::new("write-bw").args(line).run();
+    refused.exits(2);
+    refused
+}
+
+fn only_failure(document: &Value) -> &Value {
+    assert_eq!(document["verdict"]["ok"], false);
+    let failures = document["verdict"]["failures"].as_array().expect("failures are an array");
+    assert_eq!(failures.len(), 1, "{failures:?}");
+    &failures[0]
+}
+
+#[test]
+fn what_cannot_be_honoured_exits_2_with_a_message_that_names_it() {
+    for (line, named) in REFUSED {
+        let refused = refused(line);
+        refused.silent_on_stdout().says(&[named]);
+        has_the_shape_of_a_message(&refused);
+    }
+}
+
+#[test]
+fn the_words_of_each_refusal() {
+    let told = |(line, _): &(&str, &str)| format!("$ write-bw {line}\n{}", refused(line).stderr);
+    insta::assert_snapshot!(REFUSED.iter().map(told).collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn with_json_every_refusal_is_one_valid_document_on_stdout() {
+    for (line, _) in REFUSED {
+        // In front: behind, `-s` without a value would take it for one.
+        let refused = refused(&format!("--json {line}"));
+        let document = refused.document();
+        assert_eq!(only_failure(&document)["code"], "usage");
+        assert!(refused.stderr.starts_with("write-bw: "), "people are told as well");
+    }
+}
+
+#[test]
+fn with_json_and_a_file_the_refusal_is_a_document_there() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for (index, line) in ["host -s 0", "host -s 2Q", "-s 4K"].iter().enumerate() {
+        let file = folder.path().join(format!("{index}.json"));
+        let refused = Tool::new("write-bw").args(line).arg(format!("--json={}", file.display())).run();
+        refused.exits(2).silent_on_stdout();
+        let document = schema::parse(&std::fs::read_to_string(&file).expect("the file was written"));
+        assert_eq!(only_failure(&document)["code"], "usage");
+    }
+}
+
+#[test]
+fn a_refusal_comes_before_any_connection_or_device() {
+    let server = std::net::TcpListener::bind("127.0.0.1:0").expect("a port of 127.0.0.1");
+    server.set_nonblocking(true).expect("it can be polled");
+    let port = server.local_addr().expect("it has an address").port();
+    let line = format!("127.0.0.1 -p {port} --transport tcp --mtu 1024");
+    refused(&line).silent_on_stdout();
+    assert!(server.accept().is_err(), "the client connected though its options contradict each other");
+}
+
+#[test]
+fn json_into_a_file_without_a_name_is_refused() {
+    refused("host --json=").silent_on_stdout();
+}

@@ -1,0 +1,142 @@
+//! Documents in which nothing is absent.
+
+use linkproof_common::environment::Host;
+use linkproof_common::error::{Error, ErrorKind};
+use linkproof_common::gid::{Gid, GidEntry, GidType, LinkLayer};
+use linkproof_common::memlock::LockedMemory;
+use linkproof_common::memory::MemoryKind;
+use linkproof_common::plan::{Plan, Role, RoundLength, Traffic, Transport};
+use linkproof_common::qp::Qpn;
+use linkproof_common::report::{Document, Evidence, Link, MemoryUse, RdmaEnd, ResultRow, Round, TcpEnd};
+use linkproof_common::validate::{Checked, Direction, WrongByte};
+use linkproof_common::warning::Warning;
+
+/// A run over RDMA by iterations.
+pub(crate) fn full_rdma() -> Document {
+    let link = Link::Rdma {
+        path_mtu_bytes: 4096,
+        addressing: "RoCE v2, IPv4-mapped: the ends share its subnet".into(),
+        client: Box::new(rdma_end(1)),
+        server: Box::new(rdma_end(2)),
+    };
+    document(Transport::Rdma, RoundLength::Iterations(5000), link)
+}
+
+/// A run over TCP by time.
+pub(crate) fn full_tcp() -> Document {
+    let link = Link::Tcp { client: tcp_end(1), server: tcp_end(2) };
+    document(Transport::Tcp, RoundLength::Seconds(2.0), link)
+}
+
+fn document(transport: Transport, round_length: RoundLength, link: Link) -> Document {
+    let mut document = Document::begin("write-bw", "0.1.0");
+    document.hosts = [Role::Client, Role::Server].map(host).into();
+    document.plan = Some(plan(transport, round_length));
+    document.link = Some(link);
+    document.memory = Some(MemoryUse {
+        kind: MemoryKind::Host,
+        client_bytes: 65536,
+        server_bytes: 65536,
+        registration: Some("ibv_reg_mr".into()),
+    });
+    let moved = [("port_xmit_data".to_owned(), u64::MAX)].into();
+    document.evidence = vec![Evidence { role: Role::Client, source: "mlx5_0 port 1".into(), moved }];
+    document.rounds = vec![round()];
+    document.results = vec![row()];
+    document.warnings = vec![Warning::software_device("rxe0", "rxe")];
+    document.verdict.failures =
+        vec![Error::new(ErrorKind::WrongData, "3 bytes arrived wrong").fact("direction", "x").hint("y")];
+    document
+}
+
+fn host(role: Role) -> Host {
+    Host {
+        role,
+        name: "gpu-a".into(),
+        version: "0.1.0".into(),
+        kernel: Some("6.1.0".into()),
+        cpu: Some("Some CPU".into()),
+        cpus: 64,
+        numa_nodes: Some(2),
+        memlock: LockedMemory { soft_bytes: Some(65536), hard_bytes: Some(65536), cap_ipc_lock: false },
+        container: Some("docker".into()),
+    }
+}
+
+fn plan(transport: Transport, round_length: RoundLength) -> Plan {
+    Plan {
+        tool: "write-bw".into(),
+        transport,
+        sizes_bytes: vec![65536],
+        round_length,
+        rounds: 3,
+        warmup_iterations: 128,
+        qps: 2,
+        tx_depth: 128,
+        signal_every: 32,
+        traffic: Traffic::Unidirectional,
+        path_mtu_bytes: Some(4096),
+        validate: true,
+    }
+}
+
+fn rdma_end(host: u16) -> RdmaEnd {
+    RdmaEnd {
+        device: "mlx5_0".into(),
+        software: Some("rxe".into()),
+        port_num: 1,
+        link_layer: LinkLayer::Ethernet,
+        lid: 0,
+        gid: Some(GidEntry {
+            index: 3,
+            gid: Gid(format!("::ffff:10.0.0.{host}").parse().expect("an address")),
+            gid_type: GidType::RoceV2,
+            netdev: Some("eth2".into()),
+            prefix_len: Some(24),
+        }),
+        active_mtu_bytes: 4096,
+        rate_gbit_per_sec: Some(400.0),
+        qpns: vec![Qpn(0x1a0), Qpn(0xff_ffff)],
+        posting: "ibv_wr".into(),
+    }
+}
+
+fn tcp_end(host: u8) -> TcpEnd {
+    TcpEnd {
+        address: format!("10.0.0.{host}:18515"),
+        netdev: Some("eth2".into()),
+        rate_gbit_per_sec: Some(25.0),
+    }
+}
+
+fn round() -> Round {
+    let first_wrong = Some(WrongByte { qp: 1, offset: 5, expected: 0, found: 255 });
+    Round {
+        size_bytes: 65536,
+        round: 0,
+        direction: Direction::ClientToServer,
+        messages: 10_000,
+        elapsed_ns: 800_000,
+        peak_messages_per_sec: 760_000.5,
+        partial: false,
+        checked: Some(Checked { checked_bytes: 131_072, wrong_bytes: 3, first_wrong }),
+    }
+}
+
+fn row() -> ResultRow {
+    ResultRow {
+        size_bytes: 65536,
+        iterations: 10_000,
+        rounds: 3,
+        bw_peak_mib_per_sec: 1.5,
+        bw_peak_gbit_per_sec: 1.5,
+        bw_average_mib_per_sec: 1.5,
+        bw_average_gbit_per_sec: 1.5,
+        msg_rate_mpps: 0.5,
+        spread_percent: Some(1.5),
+        line_rate_percent: Some(98.5),
+        partial: false,
+        checked_bytes: Some(393_216),
+        wrong_bytes: Some(3),
+    }
+}
