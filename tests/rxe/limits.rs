@@ -78,7 +78,7 @@ fn the_servers_limit_is_told_at_the_client_as_the_servers() {
 fn more_than_the_memory_there_is() {
     let Some(lab) = Lab::get("more_than_the_memory_there_is") else { return };
     let outcome = lab
-        .run(Vm::B, &["write-bw", "-d", "rxe0", "a", "-s", "8M", "-q", "256"])
+        .run(Vm::B, &["write-bw", "-d", "rxe0", "a", "-s", "8M", "-q", "256", "-t", "16"])
         .expect_status(3)
         .expect_stderr(&["write-bw: this run needs 2 GiB of host memory and", "hint: use a smaller --size"]);
     assert_eq!(outcome.stdout, "");

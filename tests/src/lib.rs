@@ -6,6 +6,7 @@
 
 mod binary;
 mod capture;
+mod corruptor;
 pub mod lab;
 mod ports;
 mod process;
@@ -14,6 +15,7 @@ pub mod schema;
 mod strangers;
 
 pub use binary::{bin_dir, binary, built_programs};
+pub use corruptor::{Corruptor, FLIP};
 pub use ports::free_port;
 pub use process::{Finished, Running, Tool};
 pub use relay::{Frame, Relay, Sender};

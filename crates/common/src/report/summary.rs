@@ -181,7 +181,7 @@ pub(super) fn wrong_data(rounds: &[Round]) -> Option<Error> {
         format!(
             "{total} bytes arrived wrong, first at message size {} in round {}",
             ByteSize(round.size_bytes),
-            round.round
+            round.round + 1
         ),
     )
     .fact("direction", direction);
@@ -282,7 +282,7 @@ mod tests {
         let first_wrong = Some(WrongByte { qp: 2, offset: 5, expected: 1, found: 0xff });
         bad.checked = Some(Checked { checked_bytes: 100, wrong_bytes: 3, first_wrong });
         let error = wrong_data(&[bad.clone()]).unwrap();
-        assert_eq!(error.what, "3 bytes arrived wrong, first at message size 64 KiB in round 0");
+        assert_eq!(error.what, "3 bytes arrived wrong, first at message size 64 KiB in round 1");
         assert_eq!(error.facts[1].value, "queue pair 2, offset 5: expected 0x01, found 0xff");
         let (rows, _) = summarise(Some(&plan()), None, &[bad]);
         assert_eq!((rows[0].checked_bytes, rows[0].wrong_bytes), (Some(100), Some(3)));

@@ -233,7 +233,7 @@ fn round_line(round: &Round, unit: BandwidthUnit) -> String {
     format!(
         "  {:<9} round {}: {} messages in {:.6} s, {} {}, {direction}{}",
         ByteSize(round.size_bytes).to_string(),
-        round.round,
+        round.round + 1,
         round.messages,
         round.elapsed().as_secs_f64(),
         show_bandwidth(bandwidth),
