@@ -1,6 +1,6 @@
 //! What the two ends say to each other.
 //!
-//! A connection begins with sixteen bytes from each end, the [`PREAMBLE`], so that a stranger and another version
+//! A connection begins with sixteen bytes from each end, the preamble, so that a stranger and another version
 //! are known before anything is parsed. Then come frames: a length of four bytes, big endian, and that many bytes
 //! of JSON. `docs/wire-protocol.md` has the order of the messages.
 

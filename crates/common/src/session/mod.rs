@@ -1,6 +1,6 @@
 //! A run's connection: everything allocated, registered and connected, ready for writes.
 //!
-//! One bring-up for all tools: [`negotiate`] makes both ends hold the same plan, [`Session::bring_up`] makes the
+//! One bring-up for all tools: [`propose`] and [`agree`] make both ends hold the same plan, [`Session::bring_up`] makes the
 //! resources and connects them. A [`Session`] then runs stretches of writes ([`Session::measure`]) over whichever
 //! endpoint it has, without a branch inside them, and hosts the target's part ([`Session::as_target`]).
 
