@@ -166,10 +166,10 @@ fn perftests_underscores_are_taken() {
 fn verbose_shows_every_round() {
     let (_server, to) = server();
     let run = client(&to, "-v -b -n 20 --rounds 2");
-    for line in ["round 0: 20 messages", "round 1: 20 messages"] {
+    for line in ["round 1: 20 messages", "round 2: 20 messages"] {
         assert_eq!(run.stdout.matches(line).count(), 2, "one for each direction: {line}");
     }
-    assert!(!client(&to, "-n 20").stdout.contains("round 0:"));
+    assert!(!client(&to, "-n 20").stdout.contains("round 1:"));
 }
 
 #[test]

@@ -31,8 +31,9 @@ pub const SOON: Duration = Duration::from_secs(20);
 /// Says that the test `name` proves nothing on this machine, and why. `ci/test` collects these lines and compares
 /// them with what it expects of the machine.
 pub fn skip(name: &str, reason: &str) {
-    // Not eprintln!: the test harness keeps that to itself unless the test fails.
-    let _ = writeln!(std::io::stderr().lock(), "SKIP {name}: {reason}");
+    // Not eprintln!: the test harness keeps that to itself unless the test fails. In one write, so that a line of
+    // the harness does not fall into the middle.
+    let _ = std::io::stderr().lock().write_all(format!("\nSKIP {name}: {reason}\n").as_bytes());
 }
 
 /// The RDMA devices that the kernel shows.
