@@ -16,6 +16,7 @@
 
 pub mod args;
 pub mod clock;
+pub mod conduct;
 pub mod counters;
 pub mod cq;
 pub mod device;

@@ -86,7 +86,18 @@ pub struct Watched {
     pub early: Vec<Message>,
 }
 
-/// Runs `measure` while a thread watches `channel`; with `duration`, tells it to finish after that time.
+/// What ends a stretch, besides its loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// Nothing.
+    Done,
+    /// So much time.
+    Time(Duration),
+    /// The peer says that it has ended its part.
+    PeersEnd,
+}
+
+/// Runs `measure` while a thread watches `channel`, and tells it to finish when `until` has come.
 ///
 /// The channel is the watcher's for the time of the round and comes back when it is over.
 ///
@@ -94,13 +105,13 @@ pub struct Watched {
 /// Those of `measure`, unless the watcher has the better story: then its own.
 pub fn watched<R: Send>(
     channel: &mut (dyn Channel + Send),
-    duration: Option<Duration>,
+    until: Until,
     stop: &Stop,
     measure: impl FnOnce() -> Result<R>,
 ) -> (Result<R>, Watched) {
     let waker = channel.waker();
     let (result, mut watched) = std::thread::scope(|scope| {
-        let watcher = scope.spawn(|| Watcher::new(channel, duration, stop).run());
+        let watcher = scope.spawn(|| Watcher::new(channel, until, stop).run());
         let result = measure();
         stop.completed.fetch_or(OVER, Ordering::Release);
         waker.wake();
@@ -120,6 +131,7 @@ const OVER: u64 = 1 << 63;
 struct Watcher<'a> {
     channel: &'a mut (dyn Channel + Send),
     stop: &'a Stop,
+    until: Until,
     end: Option<Instant>,
     outcome: Watched,
     last_progress: (u64, Instant),
@@ -129,12 +141,16 @@ struct Watcher<'a> {
 }
 
 impl<'a> Watcher<'a> {
-    fn new(channel: &'a mut (dyn Channel + Send), duration: Option<Duration>, stop: &'a Stop) -> Self {
+    fn new(channel: &'a mut (dyn Channel + Send), until: Until, stop: &'a Stop) -> Self {
         let now = Instant::now();
         Self {
             channel,
             stop,
-            end: duration.map(|duration| now + duration),
+            until,
+            end: match until {
+                Until::Time(duration) => Some(now + duration),
+                Until::Done | Until::PeersEnd => None,
+            },
             outcome: Watched::default(),
             last_progress: (0, now),
             last_heard: now,
@@ -203,6 +219,9 @@ impl<'a> Watcher<'a> {
             early => {
                 // A peer that has gone on to the next step says nothing until this end follows.
                 self.peer_is_done = true;
+                if self.until == Until::PeersEnd {
+                    self.stop.finish();
+                }
                 self.outcome.early.push(early);
             }
         }
@@ -245,7 +264,7 @@ mod tests {
         let (mut ours, _theirs) = pair();
         let stop = Stop::new();
         let begin = Instant::now();
-        let (result, watched) = watched(&mut ours, Some(Duration::from_millis(50)), &stop, || {
+        let (result, watched) = watched(&mut ours, Until::Time(Duration::from_millis(50)), &stop, || {
             wait_until(&stop, Stop::must_finish)
         });
         assert!(result.is_ok() && watched.failure.is_none());
@@ -258,7 +277,7 @@ mod tests {
         let (mut ours, theirs) = pair();
         drop(theirs);
         let stop = Stop::new();
-        let (_, watched) = watched(&mut ours, None, &stop, || wait_until(&stop, Stop::must_abandon));
+        let (_, watched) = watched(&mut ours, Until::Done, &stop, || wait_until(&stop, Stop::must_abandon));
         assert_eq!(watched.failure.unwrap().kind, ErrorKind::PeerLost);
     }
 
@@ -268,7 +287,7 @@ mod tests {
         theirs.send(&Message::Progress { completed: 7 }).unwrap();
         theirs.send(&Message::Abort { error: Error::new(ErrorKind::Memlock, "too little") }).unwrap();
         let stop = Stop::new();
-        let (_, watched) = watched(&mut ours, None, &stop, || wait_until(&stop, Stop::must_abandon));
+        let (_, watched) = watched(&mut ours, Until::Done, &stop, || wait_until(&stop, Stop::must_abandon));
         assert_eq!(watched.peer_completed, 7);
         let failure = watched.failure.unwrap();
         assert!(failure.what.contains("could not go on: too little"), "{}", failure.what);
@@ -279,7 +298,8 @@ mod tests {
         let (mut ours, mut theirs) = pair();
         theirs.send(&Message::Stop).unwrap();
         let stop = Stop::new();
-        let (result, watched) = watched(&mut ours, None, &stop, || wait_until(&stop, Stop::must_finish));
+        let (result, watched) =
+            watched(&mut ours, Until::Done, &stop, || wait_until(&stop, Stop::must_finish));
         assert!(result.is_ok() && watched.stopped_by_peer && !watched.interrupted);
     }
 
@@ -288,7 +308,7 @@ mod tests {
         let (mut ours, mut theirs) = pair();
         theirs.send(&Message::Ready).unwrap();
         let stop = Stop::new();
-        let (_, watched) = watched(&mut ours, Some(Duration::from_millis(60)), &stop, || {
+        let (_, watched) = watched(&mut ours, Until::Time(Duration::from_millis(60)), &stop, || {
             wait_until(&stop, Stop::must_finish)
         });
         assert!(watched.failure.is_none());

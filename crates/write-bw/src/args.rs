@@ -2,10 +2,7 @@
 
 use clap::Parser;
 use linkproof_common::args::{DeviceArgs, OutputArgs, PeerArgs, TransferArgs};
-use linkproof_common::error::Result;
-use linkproof_common::host::HostFiles;
-use linkproof_common::plan::Transport;
-use linkproof_common::session::LocalEnd;
+use linkproof_common::conduct::Ends;
 
 /// Measure RDMA write bandwidth between two hosts
 ///
@@ -33,20 +30,8 @@ const EXIT_STATUSES: &str = "Exit status:
   130  interrupted; what was measured until then is printed and marked";
 
 impl Args {
-    /// The transport asked for; RDMA unless told otherwise.
-    pub(crate) fn transport(&self) -> Transport {
-        self.peer.transport.unwrap_or(Transport::Rdma)
-    }
-
-    /// This end, with the device that the options name.
-    pub(crate) fn local_end(&self) -> Result<LocalEnd> {
-        let files = HostFiles::this_machine();
-        match self.transport() {
-            Transport::Rdma => {
-                let device = &self.device;
-                LocalEnd::rdma(device.ib_dev.as_deref(), device.ib_port, device.gid_index, files)
-            }
-            Transport::Tcp => Ok(LocalEnd::tcp(files)),
-        }
+    /// What the options say of the two ends.
+    pub(crate) fn ends(&self) -> Ends<'_> {
+        Ends { device: &self.device, peer: &self.peer }
     }
 }

@@ -4,39 +4,45 @@
 //! the client, which makes the plan, measures, and gives both ends the same result.
 
 mod args;
-mod client;
-mod server;
-mod stretch;
 mod window;
+mod write;
 
 use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
-use linkproof_common::args::{Parse, parse};
+use linkproof_common::args::{Parse, Parsed, TransferArgs, parse};
+use linkproof_common::conduct::{Tool, client, server};
 use linkproof_common::error::{Error, ExitStatus};
 use linkproof_common::interrupt;
-use linkproof_common::report::{Document, Output};
+use linkproof_common::report::{Document, Layout, Output};
 
 use crate::args::Args;
-
-/// The name that messages begin with and both ends must share.
-const TOOL: &str = "write-bw";
-/// This release.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+use crate::write::WriteBw;
 
 fn main() -> ExitCode {
     interrupt::install();
     let argv: Vec<OsString> = std::env::args_os().collect();
     let status = match parse::<Args>(argv.clone()) {
-        Ok(Parse::Run(parsed)) => match &parsed.args.peer.host {
-            Some(host) => client::run(&parsed.args, host),
-            None => server::run(&parsed),
-        },
+        Ok(Parse::Run(parsed)) => run(&parsed),
         Ok(Parse::Text(text)) => print_text(&text),
         Err(error) => not_understood(&argv, error),
     };
     ExitCode::from(status as u8)
+}
+
+fn run(parsed: &Parsed<Args>) -> ExitStatus {
+    let args = &parsed.args;
+    let ends = args.ends();
+    let mut tool = WriteBw::default();
+    match &args.peer.host {
+        Some(host) => {
+            let plan = args.transfer.plan(WriteBw::NAME, ends.transport());
+            let output = Output::new(WriteBw::NAME, &args.output, Layout::Pretty);
+            client::run(&mut tool, ends, host, plan, &output)
+        }
+        None => server::run(&mut tool, ends, &TransferArgs::given(&parsed.given), &args.output),
+    }
 }
 
 /// `--help` and `--version`. A reader that has seen enough and closed the pipe is no failure.
@@ -46,7 +52,7 @@ fn print_text(text: &str) -> ExitStatus {
 }
 
 fn not_understood(argv: &[OsString], error: Error) -> ExitStatus {
-    let mut document = Document::begin(TOOL, VERSION);
+    let mut document = Document::begin(WriteBw::NAME, WriteBw::VERSION);
     document.conclude(Some(error));
-    Output::for_unparsed(TOOL, argv).show(&document)
+    Output::for_unparsed(WriteBw::NAME, argv).show(&document)
 }

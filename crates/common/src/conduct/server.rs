@@ -2,65 +2,59 @@
 
 use std::net::{SocketAddr, TcpStream};
 
-use linkproof_common::args::{Parsed, TransferArgs};
-use linkproof_common::environment::Host;
-use linkproof_common::error::{Error, ErrorKind, ExitStatus, Origin, Result};
-use linkproof_common::exchange::message::Stretch;
-use linkproof_common::exchange::tcp::{TcpChannel, show_address};
-use linkproof_common::exchange::{Channel, Message, interrupted, out_of_order, while_working};
-use linkproof_common::plan::Role;
-use linkproof_common::report::{Document, Layout, Output};
-use linkproof_common::samples::CompletionLog;
-use linkproof_common::serve::Listener;
-use linkproof_common::session::{STEP_LIMIT, Session, agree, tell_peer};
-use linkproof_common::watch::PEER_SILENCE_LIMIT;
-
-use crate::args::Args;
-use crate::stretch;
-use crate::{TOOL, VERSION};
+use super::{Ends, Stage, Tool};
+use crate::args::OutputArgs;
+use crate::environment::Host;
+use crate::error::{Error, ErrorKind, ExitStatus, Origin, Result};
+use crate::exchange::message::Stretch;
+use crate::exchange::tcp::{TcpChannel, show_address};
+use crate::exchange::{Channel, Message, interrupted, out_of_order, while_working};
+use crate::plan::Role;
+use crate::report::{Document, Layout, Output};
+use crate::serve::Listener;
+use crate::session::{STEP_LIMIT, Session, agree, tell_peer};
+use crate::watch::PEER_SILENCE_LIMIT;
 
 /// How long the server waits for the client between two stretches: it may be checking gigabytes.
 const NEXT_STEP_LIMIT: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// Runs the server until it is stopped, or has served one client with `--once`.
-pub(crate) fn run(parsed: &Parsed<Args>) -> ExitStatus {
-    let args = &parsed.args;
-    let layout = if args.peer.once { Layout::Pretty } else { Layout::Line };
-    let output = Output::new(TOOL, &args.output, layout);
-    match listen(parsed, &output) {
-        Ok(listener) => serve(args, &listener, &output),
+/// Runs `tool` as a server until it is stopped, or has served one client with `--once`. `test_options` are the
+/// options on its command line that only a client takes.
+pub fn run<T: Tool>(tool: &mut T, ends: Ends, test_options: &[String], output: &OutputArgs) -> ExitStatus {
+    let layout = if ends.peer.once { Layout::Pretty } else { Layout::Line };
+    let output = Output::new(T::NAME, output, layout);
+    match listen(ends, test_options, &output) {
+        Ok(listener) => serve(tool, ends, &listener, &output),
         Err(error) => {
-            let mut document = Document::begin(TOOL, VERSION);
+            let mut document = Document::begin(T::NAME, T::VERSION);
             document.conclude(Some(error));
             output.show(&document)
         }
     }
 }
 
-fn listen(parsed: &Parsed<Args>, output: &Output) -> Result<Listener> {
-    let args = &parsed.args;
-    refuse_test_options(&parsed.given)?;
+fn listen(ends: Ends, test_options: &[String], output: &Output) -> Result<Listener> {
+    refuse(test_options)?;
     // The device is chosen again for each client, but a server that could serve none says so at once.
-    let local = args.local_end()?;
-    let listener = Listener::bind(args.peer.port)?;
+    let local = ends.local()?;
+    let listener = Listener::bind(ends.peer.port)?;
     output.note(&format!(
         "serving on TCP port {} with {}; stop it with Ctrl-C",
-        args.peer.port,
+        ends.peer.port,
         local.describe()
     ));
     Ok(listener)
 }
 
-fn refuse_test_options(given: &[String]) -> Result<()> {
-    let options = TransferArgs::given(given);
-    if options.is_empty() {
+fn refuse(test_options: &[String]) -> Result<()> {
+    if test_options.is_empty() {
         return Ok(());
     }
     Err(Error::new(
         ErrorKind::Usage,
         format!(
             "a server takes no test options, and without a host this is the server: {}",
-            options.join(" ")
+            test_options.join(" ")
         ),
     )
     .hint(
@@ -68,10 +62,10 @@ fn refuse_test_options(given: &[String]) -> Result<()> {
     ))
 }
 
-fn serve(args: &Args, listener: &Listener, output: &Output) -> ExitStatus {
+fn serve<T: Tool>(tool: &mut T, ends: Ends, listener: &Listener, output: &Output) -> ExitStatus {
     loop {
         let (status, go_on) = match listener.next_client() {
-            Ok(Some((socket, from))) => serve_client(args, socket, from, output),
+            Ok(Some((socket, from))) => serve_client(tool, ends, socket, from, output),
             // Stopped while idle: that is how a server ends.
             Ok(None) => return ExitStatus::Good,
             Err(error) => {
@@ -79,7 +73,7 @@ fn serve(args: &Args, listener: &Listener, output: &Output) -> ExitStatus {
                 return error.exit_status();
             }
         };
-        if args.peer.once || !go_on {
+        if ends.peer.once || !go_on {
             return status;
         }
     }
@@ -87,10 +81,16 @@ fn serve(args: &Args, listener: &Listener, output: &Output) -> ExitStatus {
 
 /// Serves one client; gives the status of its run, and whether to go on to the next: a client may be interrupted
 /// without the server being so.
-fn serve_client(args: &Args, socket: TcpStream, from: SocketAddr, output: &Output) -> (ExitStatus, bool) {
-    let mut document = Document::begin(TOOL, VERSION);
+fn serve_client<T: Tool>(
+    tool: &mut T,
+    ends: Ends,
+    socket: TcpStream,
+    from: SocketAddr,
+    output: &Output,
+) -> (ExitStatus, bool) {
+    let mut document = Document::begin(T::NAME, T::VERSION);
     let served = TcpChannel::accept(socket, from).and_then(|mut channel| {
-        let result = converse(args, &mut channel, &mut document);
+        let result = converse(tool, ends, &mut channel, &mut document);
         tell_peer(&mut channel, result)
     });
     match served {
@@ -104,44 +104,46 @@ fn serve_client(args: &Args, socket: TcpStream, from: SocketAddr, output: &Outpu
 }
 
 /// The whole conversation with one client; gives the client's document.
-fn converse(args: &Args, channel: &mut TcpChannel, document: &mut Document) -> Result<Document> {
-    let local = args.local_end()?;
-    let host = Host::this_machine(Role::Server, VERSION, local.files());
-    let agreed = agree(channel, &local, TOOL, host)?;
+fn converse<T: Tool>(
+    tool: &mut T,
+    ends: Ends,
+    channel: &mut TcpChannel,
+    document: &mut Document,
+) -> Result<Document> {
+    let local = ends.local()?;
+    let host = Host::this_machine(Role::Server, T::VERSION, local.files());
+    let agreed = agree(channel, &local, T::NAME, host)?;
     document.plan = Some(agreed.plan().clone());
     document.hosts = agreed.hosts().to_vec();
     let session = Session::bring_up(channel, &local, &agreed, Role::Server)?;
     document.link = Some(session.link().clone());
     document.memory = Some(session.memory().clone());
-    let mut log = CompletionLog::new();
     loop {
         match channel.expect_any(NEXT_STEP_LIMIT)? {
-            Message::Begin { stretch } => one_stretch(channel, &session, stretch, &mut log)?,
+            Message::Begin { stretch } => one_stretch(tool, channel, &session, stretch)?,
             Message::Finish => return take_result(channel, &session),
             other => return Err(out_of_order("begin", &other)),
         }
     }
 }
 
-fn one_stretch(
+fn one_stretch<T: Tool>(
+    tool: &mut T,
     channel: &mut TcpChannel,
     session: &Session,
     stretch: Stretch,
-    log: &mut CompletionLog,
 ) -> Result<()> {
     let plan = session.plan();
-    let slots = stretch::slots(plan, stretch)?;
-    while_working(channel, || stretch::prepare(session, slots, stretch));
-    let (written, arrived) = session.as_target(slots, || {
-        channel.send(&Message::Begun)?;
-        let written = plan
-            .is_initiator(Role::Server)
-            .then(|| stretch::write(channel, session, slots, stretch, log))
-            .transpose()?;
-        if written.as_ref().is_some_and(|written| written.interrupted) {
+    let mut stage = Stage::new(channel, session, stretch)?;
+    stage.prepare();
+    let slots = stage.slots;
+    let (performed, arrived) = session.as_target(slots, || {
+        stage.channel.send(&Message::Begun)?;
+        let performed = plan.is_initiator(Role::Server).then(|| tool.perform(&mut stage)).transpose()?;
+        if performed.as_ref().is_some_and(|performed| performed.interrupted) {
             return Err(interrupted());
         }
-        Ok((written, expect_end(channel, session, stretch)?))
+        Ok((performed, expect_end(&mut stage)?))
     })?;
     let checked = match stretch.round {
         Some(round) if plan.validate => {
@@ -149,21 +151,22 @@ fn one_stretch(
         }
         _ => None,
     };
-    let (round, per_qp) = written.map_or((None, Vec::new()), |written| (written.round, written.per_qp));
+    let (round, per_qp) =
+        performed.map_or((None, Vec::new()), |performed| (performed.round, performed.per_qp));
     channel.send(&Message::Outcome { round, checked, per_qp })
 }
 
 /// Waits for the end of the client's writes; a client that goes is told with how far it had got.
-fn expect_end(channel: &mut TcpChannel, session: &Session, stretch: Stretch) -> Result<Vec<u64>> {
-    let plan = session.plan();
+fn expect_end(stage: &mut Stage) -> Result<Vec<u64>> {
     let mut completed = 0;
-    let got = |completed: u64| {
-        format!("{}: the client had reported {completed} writes completed", stretch::describe(plan, stretch))
-    };
-    match channel.expect_with(PEER_SILENCE_LIMIT, &mut |so_far| completed = so_far) {
+    let where_it_was = stage.describe();
+    match stage.channel.expect_with(PEER_SILENCE_LIMIT, &mut |so_far| completed = so_far) {
         Ok(Message::End { per_qp }) => Ok(per_qp),
         Ok(other) => Err(out_of_order("end", &other)),
-        Err(error) => Err(error.fact("got so far", got(completed))),
+        Err(error) => {
+            let got = format!("{where_it_was}: the client had reported {completed} writes completed");
+            Err(error.fact("got so far", got))
+        }
     }
 }
 

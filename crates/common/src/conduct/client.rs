@@ -1,29 +1,25 @@
 //! The client: makes the plan, leads through the rounds, and gives both ends the result.
 
-use linkproof_common::environment::Host;
-use linkproof_common::error::{Error, ErrorKind, ExitStatus, Result};
-use linkproof_common::exchange::message::Stretch;
-use linkproof_common::exchange::tcp::TcpChannel;
-use linkproof_common::exchange::{Channel, Message, interrupted, out_of_order, while_working};
-use linkproof_common::host::HostFiles;
-use linkproof_common::plan::{Plan, Role};
-use linkproof_common::report::{Document, Layout, Output, Round};
-use linkproof_common::samples::CompletionLog;
-use linkproof_common::session::{LocalEnd, STEP_LIMIT, Session, check_local, propose, tell_peer};
-use linkproof_common::watch::PEER_SILENCE_LIMIT;
+use super::{Ends, Stage, Tool};
+use crate::environment::Host;
+use crate::error::{Error, ErrorKind, ExitStatus, Result};
+use crate::exchange::message::Stretch;
+use crate::exchange::tcp::TcpChannel;
+use crate::exchange::{Channel, Message, interrupted, out_of_order, while_working};
+use crate::host::HostFiles;
+use crate::plan::{Plan, Role};
+use crate::report::{Document, Output, Round};
+use crate::session::{LocalEnd, STEP_LIMIT, Session, check_local, propose, tell_peer};
+use crate::validate::Checked;
+use crate::watch::PEER_SILENCE_LIMIT;
 
-use crate::args::Args;
-use crate::stretch;
-use crate::{TOOL, VERSION};
-
-/// Runs the client against `host`.
-pub(crate) fn run(args: &Args, host: &str) -> ExitStatus {
-    let output = Output::new(TOOL, &args.output, Layout::Pretty);
-    let mut document = Document::begin(TOOL, VERSION);
-    match connect(args, host, &mut document) {
+/// Runs `tool` as the client of the server at `host`, by the plan that the options gave.
+pub fn run<T: Tool>(tool: &mut T, ends: Ends, host: &str, plan: Result<Plan>, output: &Output) -> ExitStatus {
+    let mut document = Document::begin(T::NAME, T::VERSION);
+    match plan.and_then(|plan| connect::<T>(ends, host, plan, &mut document)) {
         Err(error) => document.conclude(Some(error)),
         Ok((mut channel, local, plan)) => {
-            let measured = measure(&mut channel, &local, plan, &mut document);
+            let measured = measure(tool, &mut channel, &local, plan, &mut document);
             match tell_peer(&mut channel, measured) {
                 Ok(ending) => deliver(&mut channel, &mut document, ending),
                 Err(error) => document.conclude(Some(error)),
@@ -40,39 +36,44 @@ enum Ending {
 }
 
 /// Everything that can fail on this machine comes before the first packet.
-fn connect(args: &Args, host: &str, document: &mut Document) -> Result<(TcpChannel, LocalEnd, Plan)> {
-    if args.peer.once {
+fn connect<T: Tool>(
+    ends: Ends,
+    host: &str,
+    plan: Plan,
+    document: &mut Document,
+) -> Result<(TcpChannel, LocalEnd, Plan)> {
+    if ends.peer.once {
         return Err(Error::new(
             ErrorKind::Usage,
             "--once is an option of the server, and a host makes this the client",
         )
         .hint("give --once to the server, without a host"));
     }
-    let plan = args.transfer.plan(TOOL, args.transport())?;
     document.plan = Some(plan.clone());
-    document.hosts = vec![this_host(&HostFiles::this_machine())];
-    let local = args.local_end()?;
+    document.hosts = vec![this_host::<T>(&HostFiles::this_machine())];
+    let local = ends.local()?;
     check_local(&plan, &local, Role::Client)?;
-    let channel = TcpChannel::connect(host, args.peer.port)?;
+    let channel = TcpChannel::connect(host, ends.peer.port)?;
     Ok((channel, local, plan))
 }
 
-fn this_host(files: &HostFiles) -> Host {
-    Host::this_machine(Role::Client, VERSION, files)
+fn this_host<T: Tool>(files: &HostFiles) -> Host {
+    Host::this_machine(Role::Client, T::VERSION, files)
 }
 
-fn measure(
+fn measure<T: Tool>(
+    tool: &mut T,
     channel: &mut TcpChannel,
     local: &LocalEnd,
     plan: Plan,
     document: &mut Document,
 ) -> Result<Ending> {
-    let agreed = propose(channel, local, plan, this_host(local.files()))?;
+    let agreed = propose(channel, local, plan, this_host::<T>(local.files()))?;
     document.hosts = agreed.hosts().to_vec();
     let session = Session::bring_up(channel, local, &agreed, Role::Client)?;
     document.link = Some(session.link().clone());
     document.memory = Some(session.memory().clone());
-    let ending = all_points(channel, &session, &mut document.rounds)?;
+    let ending = all_points(tool, channel, &session, &mut document.rounds)?;
     channel.send(&Message::Finish)?;
     document.evidence = session.evidence();
     match channel.expect_any(STEP_LIMIT)? {
@@ -82,14 +83,18 @@ fn measure(
     Ok(ending)
 }
 
-fn all_points(channel: &mut TcpChannel, session: &Session, rounds: &mut Vec<Round>) -> Result<Ending> {
+fn all_points<T: Tool>(
+    tool: &mut T,
+    channel: &mut TcpChannel,
+    session: &Session,
+    rounds: &mut Vec<Round>,
+) -> Result<Ending> {
     let plan = session.plan();
-    let mut log = CompletionLog::new();
     for point in 0..plan.sizes_bytes.len() as u32 {
         let warm_up = (plan.warmup_iterations > 0).then_some(None);
         for round in warm_up.into_iter().chain((0..plan.rounds).map(Some)) {
             if let Ending::Interrupted =
-                one_stretch(channel, session, Stretch { point, round }, &mut log, rounds)?
+                one_stretch(tool, channel, session, Stretch { point, round }, rounds)?
             {
                 return Ok(Ending::Interrupted);
             }
@@ -98,26 +103,27 @@ fn all_points(channel: &mut TcpChannel, session: &Session, rounds: &mut Vec<Roun
     Ok(Ending::Complete)
 }
 
-fn one_stretch(
+fn one_stretch<T: Tool>(
+    tool: &mut T,
     channel: &mut TcpChannel,
     session: &Session,
     stretch: Stretch,
-    log: &mut CompletionLog,
     rounds: &mut Vec<Round>,
 ) -> Result<Ending> {
-    let slots = stretch::slots(session.plan(), stretch)?;
-    while_working(channel, || stretch::prepare(session, slots, stretch));
-    channel.send(&Message::Begin { stretch })?;
-    expect_begun(channel)?;
-    let (written, outcome) = session.as_target(slots, || {
-        let written = stretch::write(channel, session, slots, stretch, log)?;
-        if written.interrupted {
-            channel.send(&Message::Stop)?;
+    let mut stage = Stage::new(channel, session, stretch)?;
+    stage.prepare();
+    stage.channel.send(&Message::Begin { stretch })?;
+    expect_begun(stage.channel)?;
+    let slots = stage.slots;
+    let (performed, outcome) = session.as_target(slots, || {
+        let performed = tool.perform(&mut stage)?;
+        if performed.interrupted {
+            stage.channel.send(&Message::Stop)?;
         }
-        channel.send(&Message::End { per_qp: written.per_qp.clone() })?;
-        Ok((written, expect_outcome(channel)?))
+        stage.channel.send(&Message::End { per_qp: performed.per_qp.clone() })?;
+        Ok((performed, expect_outcome(stage.channel)?))
     })?;
-    if let Some(mut ours) = written.round {
+    if let Some(mut ours) = performed.round {
         ours.checked = outcome.checked;
         rounds.push(ours);
     }
@@ -128,10 +134,10 @@ fn one_stretch(
         }
         rounds.push(theirs);
     }
-    Ok(if written.interrupted { Ending::Interrupted } else { Ending::Complete })
+    Ok(if performed.interrupted { Ending::Interrupted } else { Ending::Complete })
 }
 
-fn expect_begun(channel: &mut TcpChannel) -> Result<()> {
+fn expect_begun(channel: &mut dyn Channel) -> Result<()> {
     match channel.expect_any(STEP_LIMIT)? {
         Message::Begun => Ok(()),
         other => Err(out_of_order("begun", &other)),
@@ -141,11 +147,11 @@ fn expect_begun(channel: &mut TcpChannel) -> Result<()> {
 /// The server's part of a stretch.
 struct Outcome {
     round: Option<Round>,
-    checked: Option<linkproof_common::validate::Checked>,
+    checked: Option<Checked>,
     per_qp: Vec<u64>,
 }
 
-fn expect_outcome(channel: &mut TcpChannel) -> Result<Outcome> {
+fn expect_outcome(channel: &mut dyn Channel) -> Result<Outcome> {
     match channel.expect_any(PEER_SILENCE_LIMIT)? {
         Message::Outcome { round, checked, per_qp } => Ok(Outcome { round, checked, per_qp }),
         other => Err(out_of_order("outcome", &other)),

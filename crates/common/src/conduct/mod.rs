@@ -1,0 +1,61 @@
+//! How a run goes, whatever it measures: the client leads through the stretches of the plan, the server follows,
+//! and both end up with the same document.
+//!
+//! A tool is what it does in one stretch ([`Tool`]); everything around that is here, once for all tools.
+
+pub mod client;
+pub mod server;
+mod stretch;
+
+pub use stretch::{Performed, Stage};
+
+use crate::args::{DeviceArgs, PeerArgs};
+use crate::error::Result;
+use crate::host::HostFiles;
+use crate::plan::Transport;
+use crate::session::LocalEnd;
+
+/// A measuring tool, on either end.
+pub trait Tool {
+    /// The name that messages begin with and both ends must share.
+    const NAME: &'static str;
+    /// This release.
+    const VERSION: &'static str;
+
+    /// Does this end's part of a stretch: the part that writes, not what the adapter does alone.
+    ///
+    /// # Errors
+    /// A failed write, the peer's failure or death; with how far it got.
+    fn perform(&mut self, stage: &mut Stage) -> Result<Performed>;
+}
+
+/// What the options say of the two ends.
+#[derive(Clone, Copy)]
+pub struct Ends<'a> {
+    /// This end.
+    pub device: &'a DeviceArgs,
+    /// The other one.
+    pub peer: &'a PeerArgs,
+}
+
+impl Ends<'_> {
+    /// The transport asked for; RDMA unless told otherwise.
+    pub fn transport(&self) -> Transport {
+        self.peer.transport.unwrap_or(Transport::Rdma)
+    }
+
+    /// This end, with the device that the options name.
+    ///
+    /// # Errors
+    /// As [`LocalEnd::rdma`].
+    pub fn local(&self) -> Result<LocalEnd> {
+        let files = HostFiles::this_machine();
+        match self.transport() {
+            Transport::Rdma => {
+                let device = self.device;
+                LocalEnd::rdma(device.ib_dev.as_deref(), device.ib_port, device.gid_index, files)
+            }
+            Transport::Tcp => Ok(LocalEnd::tcp(files)),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! A stretch of writes (a warm-up or a round) on one end: the part that client and server, and all tools, share.
+
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind, Origin, Result};
+use crate::exchange::message::Stretch;
+use crate::exchange::{Channel, while_working};
+use crate::plan::{Plan, Slots};
+use crate::report::Round;
+use crate::session::{Measure, Session};
+use crate::units::ByteSize;
+use crate::watch::{Stop, Until, Watched, watched};
+
+/// How long a failed end waits for the peer's side of the story: a killed process's sockets close within
+/// milliseconds, but under load not at once.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Where a tool performs: the session, and the stretch of the plan that it is in.
+pub struct Stage<'a> {
+    /// The control channel.
+    pub(super) channel: &'a mut (dyn Channel + Send),
+    /// The connection.
+    pub session: &'a Session,
+    /// Which stretch it is.
+    pub stretch: Stretch,
+    /// Where its messages lie.
+    pub slots: Slots,
+}
+
+/// What an end did in a stretch.
+pub struct Performed {
+    /// Messages completed on each queue pair.
+    pub per_qp: Vec<u64>,
+    /// The round, for the report; `None` for a warm-up, and for an end that has nothing to report.
+    pub round: Option<Round>,
+    /// The user of this end asked to stop.
+    pub interrupted: bool,
+}
+
+impl<'a> Stage<'a> {
+    /// The stage of `stretch`, which may come from a peer.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Protocol`] where the plan has no such point or round.
+    pub(super) fn new(
+        channel: &'a mut (dyn Channel + Send),
+        session: &'a Session,
+        stretch: Stretch,
+    ) -> Result<Self> {
+        let plan = session.plan();
+        let size = plan.sizes_bytes.get(stretch.point as usize).copied();
+        let in_plan = stretch.round.is_none_or(|round| round < plan.rounds);
+        let slots = size.filter(|_| in_plan).map(Slots::of).ok_or_else(|| {
+            Error::new(ErrorKind::Protocol, "the peer began a round that the plan does not have")
+        })?;
+        Ok(Self { channel, session, stretch, slots })
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &'a Plan {
+        self.session.plan()
+    }
+
+    /// The stretch in words: `round 2 of 3 at 64 KiB`.
+    pub fn describe(&self) -> String {
+        let size = ByteSize(self.slots.size);
+        match self.stretch.round {
+            Some(round) => format!("round {} of {} at {size}", round + 1, self.plan().rounds),
+            None => format!("the warm-up at {size}"),
+        }
+    }
+
+    /// Makes this end's memory ready: what it will write, and, where the data is checked, what can't be mistaken
+    /// for it.
+    pub(super) fn prepare(&mut self) {
+        let (session, slots, stretch) = (self.session, self.slots, self.stretch);
+        let (plan, role) = (session.plan(), session.role());
+        while_working(self.channel, || {
+            let round = stretch.round.unwrap_or(0);
+            // Without checking, the same data will do for every round: the memory only has to hold something.
+            if plan.is_initiator(role) && (plan.validate || stretch.round.is_none_or(|round| round == 0)) {
+                session.fill_sources(slots, stretch.point, round);
+            }
+            if plan.is_target(role) && plan.validate && stretch.round.is_some() {
+                session.poison_sinks(slots, stretch.point, round);
+            }
+        });
+    }
+
+    /// Runs `measure` over the session's endpoint with the control channel watched, until `until` at the latest.
+    ///
+    /// # Errors
+    /// The watcher's story before the endpoint's; the endpoint's with what the control channel says of the peer.
+    pub fn watch<M>(&mut self, until: Until, stop: &Stop, measure: M) -> Result<Watched>
+    where
+        M: Measure<Output = ()>,
+    {
+        let (result, watched) =
+            watched(self.channel, until, stop, || self.session.measure(self.slots, stop, measure));
+        match (watched.failure, result) {
+            (Some(failure), _) => Err(failure),
+            (None, Err(failure)) => Err(self.with_peers_story(failure)),
+            (None, Ok(())) => Ok(Watched { failure: None, ..watched }),
+        }
+    }
+
+    /// A write that fails because the peer is gone looks like a lost path; the control channel knows better.
+    fn with_peers_story(&mut self, failure: Error) -> Error {
+        match self.channel.expect_any(LAST_WORDS) {
+            Err(peer) if peer.kind == ErrorKind::PeerLost => peer.fact("then", failure.what),
+            Err(peer) if peer.origin == Origin::Peer => peer.fact("then", failure.what),
+            _ => failure.fact("peer", "still connected on the control channel"),
+        }
+    }
+}
