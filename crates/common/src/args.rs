@@ -171,7 +171,11 @@ fn usage_error(error: &clap::Error) -> Error {
     }))
 }
 
-fn parse_size(text: &str) -> std::result::Result<ByteSize, String> {
+/// A message size.
+///
+/// # Errors
+/// What would have been understood.
+pub fn parse_size(text: &str) -> std::result::Result<ByteSize, String> {
     let size = ByteSize::from_str(text).map_err(|error| error.to_string())?;
     if size.bytes() == 0 || size.bytes() > plan::MAX_MSG_SIZE {
         return Err(format!("a message has 1 byte to {}", ByteSize(plan::MAX_MSG_SIZE)));
@@ -179,7 +183,11 @@ fn parse_size(text: &str) -> std::result::Result<ByteSize, String> {
     Ok(size)
 }
 
-fn parse_seconds(text: &str) -> std::result::Result<f64, String> {
+/// A number of seconds.
+///
+/// # Errors
+/// What would have been understood.
+pub fn parse_seconds(text: &str) -> std::result::Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| "a number of seconds, for instance 10 or 0.5".to_owned())?;
     if seconds > 0.0 && seconds <= plan::MAX_SECONDS {
         Ok(seconds)
@@ -188,7 +196,11 @@ fn parse_seconds(text: &str) -> std::result::Result<f64, String> {
     }
 }
 
-fn parse_mtu(text: &str) -> std::result::Result<u32, String> {
+/// A path MTU.
+///
+/// # Errors
+/// What would have been understood.
+pub fn parse_mtu(text: &str) -> std::result::Result<u32, String> {
     text.parse()
         .ok()
         .filter(|mtu| plan::PATH_MTUS.contains(mtu))
@@ -200,14 +212,14 @@ pub fn all_sizes() -> Vec<u64> {
     (1..=23).map(|power| 1 << power).collect()
 }
 
-impl TransferArgs {
-    /// The options of this group, by identifier, that were given: a server refuses them.
-    pub fn given(given: &[String]) -> Vec<String> {
-        let command = Self::augment_args(clap::Command::new(""));
-        let of_group = |id: &&String| command.get_arguments().any(|arg| arg.get_id() == id.as_str());
-        given.iter().filter(of_group).map(|id| format!("--{}", id.replace('_', "-"))).collect()
-    }
+/// The options of a group, of those that were given by their identifiers: a server refuses a client's.
+pub fn given_of<G: Args>(given: &[String]) -> Vec<String> {
+    let command = G::augment_args(clap::Command::new(""));
+    let of_group = |id: &&String| command.get_arguments().any(|arg| arg.get_id() == id.as_str());
+    given.iter().filter(of_group).map(|id| format!("--{}", id.replace('_', "-"))).collect()
+}
 
+impl TransferArgs {
     /// Enough to fill the queue once; a run shorter than that is warm after as much as it will measure.
     fn default_warmup(&self) -> u64 {
         let depth = u64::from(self.tx_depth);
@@ -325,7 +337,7 @@ mod tests {
     #[test]
     fn a_server_can_tell_which_test_options_were_given() {
         let given = parsed("tool -s 4K --tx-depth 8 -p 1").unwrap().given;
-        let mut options = TransferArgs::given(&given);
+        let mut options = given_of::<TransferArgs>(&given);
         options.sort();
         assert_eq!(options, ["--size", "--tx-depth"]);
     }

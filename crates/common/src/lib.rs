@@ -27,6 +27,7 @@ pub mod exchange;
 pub mod gid;
 pub mod host;
 pub mod interrupt;
+pub mod latency;
 pub mod memlock;
 pub mod memory;
 pub mod mr;

@@ -64,6 +64,8 @@ pub enum Traffic {
     Unidirectional,
     /// Both write to each other at the same time.
     Bidirectional,
+    /// The client writes, the server answers with a write, and so on in turn.
+    PingPong,
 }
 
 /// Which end of the control channel this is.
@@ -203,7 +205,7 @@ impl Plan {
 
     /// Whether `role` writes.
     pub fn is_initiator(&self, role: Role) -> bool {
-        role == Role::Client || self.traffic == Traffic::Bidirectional
+        role == Role::Client || self.traffic != Traffic::Unidirectional
     }
 
     /// Whether `role` is written to.
@@ -211,11 +213,21 @@ impl Plan {
         self.is_initiator(role.peer())
     }
 
-    /// The directions that are measured.
+    /// The directions in which data goes.
     pub fn directions(&self) -> &'static [Direction] {
         match self.traffic {
             Traffic::Unidirectional => &[Direction::ClientToServer],
-            Traffic::Bidirectional => &[Direction::ClientToServer, Direction::ServerToClient],
+            Traffic::Bidirectional | Traffic::PingPong => {
+                &[Direction::ClientToServer, Direction::ServerToClient]
+            }
+        }
+    }
+
+    /// The directions of which a round tells: of a ping-pong only the end that takes the time does.
+    pub fn reported_directions(&self) -> &'static [Direction] {
+        match self.traffic {
+            Traffic::PingPong => &[Direction::ClientToServer],
+            Traffic::Unidirectional | Traffic::Bidirectional => self.directions(),
         }
     }
 

@@ -57,7 +57,7 @@ impl Stop {
 
     /// How many messages had completed when the loop said so last.
     pub fn completed(&self) -> u64 {
-        self.completed.load(Ordering::Relaxed)
+        self.completed.load(Ordering::Relaxed) & !OVER
     }
 
     /// Orders the loop to finish.
@@ -190,7 +190,7 @@ impl<'a> Watcher<'a> {
         }
         if now - self.last_told > PROGRESS_EVERY {
             self.last_told = now;
-            if let Err(error) = self.channel.send(&Message::Progress { completed: completed & !OVER }) {
+            if let Err(error) = self.channel.send(&Message::Progress { completed }) {
                 self.fail(error);
             }
         }

@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
-use linkproof_common::args::{Parse, Parsed, TransferArgs, parse};
+use linkproof_common::args::{Parse, Parsed, TransferArgs, given_of, parse};
 use linkproof_common::conduct::{Tool, client, server};
 use linkproof_common::error::{Error, ExitStatus};
 use linkproof_common::interrupt;
@@ -41,7 +41,7 @@ fn run(parsed: &Parsed<Args>) -> ExitStatus {
             let output = Output::new(WriteBw::NAME, &args.output, Layout::Pretty);
             client::run(&mut tool, ends, host, plan, &output)
         }
-        None => server::run(&mut tool, ends, &TransferArgs::given(&parsed.given), &args.output),
+        None => server::run(&mut tool, ends, &given_of::<TransferArgs>(&parsed.given), &args.output),
     }
 }
 

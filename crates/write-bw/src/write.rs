@@ -74,7 +74,8 @@ impl WriteBw {
             direction: stage.session.role().writes(),
             messages,
             elapsed_ns: self.log.last().at_ns,
-            peak_messages_per_sec: self.log.peak_rate(window),
+            peak_messages_per_sec: Some(self.log.peak_rate(window)),
+            latency: None,
             partial,
             checked: None,
         }

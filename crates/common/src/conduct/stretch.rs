@@ -5,9 +5,9 @@ use std::time::Duration;
 use crate::error::{Error, ErrorKind, Origin, Result};
 use crate::exchange::message::Stretch;
 use crate::exchange::{Channel, while_working};
-use crate::plan::{Plan, Slots};
+use crate::plan::{Plan, Slots, Traffic};
 use crate::report::Round;
-use crate::session::{Measure, Session};
+use crate::session::{Measure, MeasureInTurn, Session};
 use crate::units::ByteSize;
 use crate::watch::{Stop, Until, Watched, watched};
 
@@ -81,6 +81,9 @@ impl<'a> Stage<'a> {
             if plan.is_initiator(role) && (plan.validate || stretch.round.is_none_or(|round| round == 0)) {
                 session.fill_sources(slots, stretch.point, round);
             }
+            if plan.traffic == Traffic::PingPong {
+                session.clear_sinks(slots);
+            }
             if plan.is_target(role) && plan.validate && stretch.round.is_some() {
                 session.poison_sinks(slots, stretch.point, round);
             }
@@ -95,8 +98,31 @@ impl<'a> Stage<'a> {
     where
         M: Measure<Output = ()>,
     {
-        let (result, watched) =
-            watched(self.channel, until, stop, || self.session.measure(self.slots, stop, measure));
+        let (session, slots) = (self.session, self.slots);
+        self.watch_over(until, stop, || session.measure(slots, stop, measure))
+    }
+
+    /// The same for ends that write in turn.
+    ///
+    /// # Errors
+    /// As [`Stage::watch`].
+    pub fn watch_in_turn<M: MeasureInTurn>(
+        &mut self,
+        until: Until,
+        stop: &Stop,
+        measure: M,
+    ) -> Result<Watched> {
+        let (session, slots) = (self.session, self.slots);
+        self.watch_over(until, stop, || session.measure_in_turn(slots, stop, measure))
+    }
+
+    fn watch_over(
+        &mut self,
+        until: Until,
+        stop: &Stop,
+        measure: impl FnOnce() -> Result<()>,
+    ) -> Result<Watched> {
+        let (result, watched) = watched(self.channel, until, stop, measure);
         match (watched.failure, result) {
             (Some(failure), _) => Err(failure),
             (None, Err(failure)) => Err(self.with_peers_story(failure)),

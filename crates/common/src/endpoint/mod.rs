@@ -31,3 +31,19 @@ pub trait Endpoint {
     /// A write that completed with an error, decoded.
     fn poll(&mut self, done: impl FnMut(usize, u32)) -> Result<()>;
 }
+
+/// A connection over which two ends write in turn. The receiver looks at its memory, not at completions: it sees a
+/// message as soon as its last byte is there.
+pub trait PingPong {
+    /// Sends message number `sequence`, which counts from 1 in every stretch.
+    ///
+    /// # Errors
+    /// The transport's own failure, with its object.
+    fn send(&mut self, sequence: u64) -> Result<()>;
+
+    /// Whether the peer's message number `sequence` has arrived; returns at once, or nearly.
+    ///
+    /// # Errors
+    /// As [`PingPong::send`].
+    fn arrived(&mut self, sequence: u64) -> Result<bool>;
+}

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rdma_sys as sys;
 
-use super::{Endpoint, Signal};
+use super::{Endpoint, PingPong, Signal};
 use crate::cq::{CompletionQueue, CompletionStatus};
 use crate::error::{Error, ErrorKind, Result, show_errno};
 use crate::plan::Slots;
@@ -229,6 +229,84 @@ fn poll_failed(device: &str, code: i32) -> Error {
         ErrorKind::Completion,
         format!("cannot poll the completion queue on {device}: ibv_poll_cq: {code}"),
     )
+}
+
+/// One queue pair, written over in turn with the peer.
+///
+/// The last byte of each message is its number, modulo 256. The receiver polls that byte, so the bytes have to land in
+/// order: the memory is registered without relaxed ordering, with which an adapter may write the last byte first and
+/// the latency would be that of a message that is not there yet.
+///
+/// Completions of one's own writes say nothing that the answer has not said already, unless they failed. They are
+/// reaped in the shadow of a write that has just been posted, not between an arrival and the next post.
+pub struct VerbsPingPong<P> {
+    writes: VerbsEndpoint<P>,
+    outgoing: *mut u8,
+    incoming: *const u8,
+    signal_every: u32,
+    unsignalled: u32,
+    looks: u32,
+}
+
+/// Where the last byte of a message lies on this end.
+#[derive(Clone, Copy, Debug)]
+pub struct LastBytes {
+    /// In the source region.
+    pub outgoing: u64,
+    /// In the sink region.
+    pub incoming: u64,
+}
+
+/// Looks in vain at the last byte after which the completion queue is asked whether the write has failed: some 10 µs,
+/// so that it is not asked in a round trip that is worth measuring.
+const LOOKS_BEFORE_DOUBT: u32 = 1 << 14;
+
+impl<P: Posting> VerbsPingPong<P> {
+    /// Over the one queue pair of `writes`, of whose writes every `signal_every`-th is signalled. The caller keeps the
+    /// memory alive longer than this.
+    pub fn new(writes: VerbsEndpoint<P>, last: LastBytes, signal_every: u32) -> Self {
+        let (outgoing, incoming) = (last.outgoing as *mut u8, last.incoming as *const u8);
+        Self { writes, outgoing, incoming, signal_every, unsignalled: 0, looks: 0 }
+    }
+
+    /// Takes completions off the queue, whichever writes they are of: one in flight never overfills it.
+    #[cold]
+    fn reap(&mut self) -> Result<()> {
+        self.writes.poll(|_, _| ())
+    }
+}
+
+impl<P: Posting> PingPong for VerbsPingPong<P> {
+    #[inline]
+    fn send(&mut self, sequence: u64) -> Result<()> {
+        // SAFETY: the byte lies in the source region, which the caller keeps. The adapter still reads it for the write
+        // before only if it has to repeat that, and the peer, which has answered it, ignores repetitions.
+        unsafe { self.outgoing.write_volatile(sequence as u8) };
+        self.unsignalled += 1;
+        if self.unsignalled < self.signal_every {
+            return self.writes.post_write(0, 0, Signal::None);
+        }
+        self.writes.post_write(0, 0, Signal::Covering(self.unsignalled))?;
+        self.unsignalled = 0;
+        // Not this write's completion, which is on its way, but that of the one signalled before.
+        self.reap()
+    }
+
+    #[inline]
+    fn arrived(&mut self, sequence: u64) -> Result<bool> {
+        // SAFETY: the byte lies in the sink region, which the caller keeps; the peer's adapter writes it, so it is
+        // read anew each time.
+        if unsafe { self.incoming.read_volatile() } == sequence as u8 {
+            self.looks = 0;
+            return Ok(true);
+        }
+        self.looks += 1;
+        if self.looks == LOOKS_BEFORE_DOUBT {
+            self.looks = 0;
+            self.reap()?;
+        }
+        Ok(false)
+    }
 }
 
 #[cfg(test)]

@@ -4,11 +4,14 @@
 
 mod json;
 mod output;
+mod row;
 mod summary;
+mod table;
 mod text;
 
 pub use json::{JsonTarget, Layout, write_document};
 pub use output::Output;
+pub use row::{BandwidthRow, LatencyRow, ResultRow};
 pub use summary::summarise;
 pub use text::{BandwidthUnit, Detail, render_table};
 
@@ -20,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::environment::Host;
 use crate::error::Error;
 use crate::gid::{GidEntry, LinkLayer};
+use crate::latency::Latency;
 use crate::plan::{Plan, Role};
 use crate::qp::Qpn;
 use crate::units::Bandwidth;
@@ -170,8 +174,12 @@ pub struct Round {
     pub messages: u64,
     /// From the first post to the last completion.
     pub elapsed_ns: u64,
-    /// The highest message rate over a stretch of the round; see `docs/measuring.md`.
-    pub peak_messages_per_sec: f64,
+    /// The highest message rate over a stretch of the round (see `docs/measuring.md`); absent for latency.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub peak_messages_per_sec: Option<f64>,
+    /// The half round trips of the round; absent for bandwidth.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub latency: Option<Latency>,
     /// Whether it was cut short.
     pub partial: bool,
     /// What the target found; absent where nothing was checked.
@@ -189,42 +197,6 @@ impl Round {
     pub fn bandwidth(&self) -> Bandwidth {
         Bandwidth::of(self.messages.saturating_mul(self.size_bytes), self.elapsed())
     }
-}
-
-/// One line of the table.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ResultRow {
-    /// The message size.
-    pub size_bytes: u64,
-    /// Messages in a round and direction, over all queue pairs; the median where rounds end by time.
-    pub iterations: u64,
-    /// Whole rounds that the figures stand on.
-    pub rounds: u32,
-    /// The median of the rounds' peaks, both directions added.
-    pub bw_peak_mib_per_sec: f64,
-    /// The same in 10⁹ bits a second.
-    pub bw_peak_gbit_per_sec: f64,
-    /// The median of the rounds, both directions added.
-    pub bw_average_mib_per_sec: f64,
-    /// The same in 10⁹ bits a second.
-    pub bw_average_gbit_per_sec: f64,
-    /// 10⁶ messages a second, the median of the rounds, both directions added.
-    pub msg_rate_mpps: f64,
-    /// The range of the rounds in per cent of their median; absent for a single round.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub spread_percent: Option<f64>,
-    /// The average in per cent of the slower port's rate, times two where both directions run; absent where no
-    /// rate is known or it is an emulation's.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub line_rate_percent: Option<f64>,
-    /// Whether it stands on a round that was cut short.
-    pub partial: bool,
-    /// Bytes checked over all rounds; absent where nothing was checked.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub checked_bytes: Option<u64>,
-    /// Bytes of those that were wrong.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub wrong_bytes: Option<u64>,
 }
 
 /// Whether all is well, and what is not.

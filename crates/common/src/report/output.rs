@@ -27,8 +27,15 @@ impl Output {
             json: JsonTarget::from_option(args.json.as_ref()),
             layout,
             unit: if args.report_gbits { BandwidthUnit::Gbit } else { BandwidthUnit::Mib },
-            detail: if args.verbose { Detail::Rounds } else { Detail::Table },
+            detail: Detail { rounds: args.verbose, histograms: false },
         }
+    }
+
+    /// With a histogram of each size's latencies.
+    #[must_use]
+    pub fn with_histograms(mut self) -> Self {
+        self.detail.histograms = true;
+        self
     }
 
     /// For a command line that was not understood: `--json` is looked for all the same, since whoever asked for it
@@ -43,7 +50,7 @@ impl Output {
                 }
             });
         let layout = option.as_ref().map_or(Layout::Pretty, layout_of);
-        Self { tool, json: option, layout, unit: BandwidthUnit::Mib, detail: Detail::Table }
+        Self { tool, json: option, layout, unit: BandwidthUnit::Mib, detail: Detail::default() }
     }
 
     /// Shows a concluded document: the table where there is a result, warnings, failures, JSON where asked for.

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Link, ResultRow, Round};
+use super::{BandwidthRow, LatencyRow, Link, ResultRow, Round};
 use crate::error::{Error, ErrorKind};
+use crate::latency::Latency;
 use crate::plan::{Plan, Role, Traffic};
 use crate::stats::RoundStats;
 use crate::units::{Bandwidth, ByteSize};
@@ -60,12 +61,16 @@ struct Doubts {
 
 impl Doubts {
     fn look_at(&mut self, row: &ResultRow, whole: &[WholeRound]) {
-        let size = row.size_bytes;
-        if let Some(spread) = row.spread_percent.filter(|&spread| spread > SPREAD_WORTH_A_WORD_PERCENT) {
+        let size = row.size_bytes();
+        if let Some(spread) = row.spread_percent().filter(|&spread| spread > SPREAD_WORTH_A_WORD_PERCENT) {
             self.differ.push((size, spread));
         }
         let shortest = whole.iter().flat_map(|round| &round.directions).map(|round| round.elapsed()).min();
-        if let Some(shortest) = shortest.filter(|&shortest| shortest < SHORTEST_TRUSTED_ROUND) {
+        // A latency's samples are whole each for itself, however short the round.
+        let matters = |&shortest: &Duration| {
+            matches!(row, ResultRow::Bandwidth(_)) && shortest < SHORTEST_TRUSTED_ROUND
+        };
+        if let Some(shortest) = shortest.filter(matters) {
             self.short.push((size, shortest));
         }
         if let Some(most) = whole.iter().filter_map(directions_apart).max() {
@@ -90,7 +95,7 @@ fn whole_rounds<'a>(plan: &Plan, size: u64, rounds: &'a [Round]) -> Vec<WholeRou
                 .iter()
                 .filter(|round| round.size_bytes == size && round.round == number && round.messages > 0)
                 .collect();
-            let complete = directions.len() == plan.directions().len();
+            let complete = directions.len() == plan.reported_directions().len();
             let any_partial = directions.iter().any(|round| round.partial);
             if !directions.is_empty() && any_partial == partial && (complete || partial) {
                 whole.push(WholeRound { directions });
@@ -103,23 +108,27 @@ fn whole_rounds<'a>(plan: &Plan, size: u64, rounds: &'a [Round]) -> Vec<WholeRou
 }
 
 fn row(plan: &Plan, link: Option<&Link>, size: u64, whole: &[WholeRound]) -> Option<ResultRow> {
+    match plan.traffic {
+        Traffic::PingPong => latency_row(size, whole).map(ResultRow::Latency),
+        Traffic::Unidirectional | Traffic::Bidirectional => {
+            bandwidth_row(plan, link, size, whole).map(ResultRow::Bandwidth)
+        }
+    }
+}
+
+fn bandwidth_row(plan: &Plan, link: Option<&Link>, size: u64, whole: &[WholeRound]) -> Option<BandwidthRow> {
     let stats = |value: &dyn Fn(&Round) -> f64| {
         RoundStats::of(&whole.iter().map(|round| round.sum(value)).collect::<Vec<_>>())
     };
     let average = stats(&|round| round.bandwidth().bytes_per_sec())?;
-    let peak =
-        Bandwidth::from_bytes_per_sec(stats(&|round| round.peak_messages_per_sec * size as f64)?.median);
+    let peak = stats(&|round| round.peak_messages_per_sec.unwrap_or(0.0) * size as f64)?;
+    let peak = Bandwidth::from_bytes_per_sec(peak.median);
     let rate = stats(&|round| round.messages as f64 / round.elapsed().as_secs_f64().max(f64::MIN_POSITIVE))?;
-    let first_direction: Vec<f64> = whole
-        .iter()
-        .filter_map(|round| round.directions.first())
-        .map(|round| round.messages as f64)
-        .collect();
     let checked = all_checked(whole);
     let bandwidth = Bandwidth::from_bytes_per_sec(average.median);
-    Some(ResultRow {
+    Some(BandwidthRow {
         size_bytes: size,
-        iterations: RoundStats::of(&first_direction)?.median as u64,
+        iterations: iterations(whole)?,
         rounds: whole.len() as u32,
         bw_peak_mib_per_sec: peak.mib_per_sec(),
         bw_peak_gbit_per_sec: peak.gbit_per_sec(),
@@ -128,15 +137,49 @@ fn row(plan: &Plan, link: Option<&Link>, size: u64, whole: &[WholeRound]) -> Opt
         msg_rate_mpps: rate.median / 1e6,
         spread_percent: average.spread_percent(whole.len()),
         line_rate_percent: link.and_then(Link::line_rate).map(|line| share(bandwidth, line, plan.traffic)),
-        partial: whole.iter().any(|round| round.directions.iter().any(|direction| direction.partial)),
+        partial: is_partial(whole),
         checked_bytes: checked.map(|checked| checked.checked_bytes),
         wrong_bytes: checked.map(|checked| checked.wrong_bytes),
     })
 }
 
+fn latency_row(size: u64, whole: &[WholeRound]) -> Option<LatencyRow> {
+    let rounds: Vec<&Latency> =
+        whole.iter().flat_map(|round| &round.directions).filter_map(|round| round.latency.as_ref()).collect();
+    let stats = |value: fn(&Latency) -> f64| {
+        RoundStats::of(&rounds.iter().map(|latency| value(latency)).collect::<Vec<_>>())
+    };
+    let typical = stats(|latency| latency.t_typical_usec)?;
+    Some(LatencyRow {
+        size_bytes: size,
+        iterations: iterations(whole)?,
+        rounds: whole.len() as u32,
+        t_min_usec: stats(|latency| latency.t_min_usec)?.min,
+        t_max_usec: stats(|latency| latency.t_max_usec)?.max,
+        t_typical_usec: typical.median,
+        t_avg_usec: stats(|latency| latency.t_avg_usec)?.median,
+        t_stdev_usec: stats(|latency| latency.t_stdev_usec)?.median,
+        p99_usec: stats(|latency| latency.p99_usec)?.median,
+        p99_9_usec: stats(|latency| latency.p99_9_usec)?.median,
+        p99_99_usec: stats(|latency| latency.p99_99_usec)?.median,
+        spread_percent: typical.spread_percent(whole.len()),
+        partial: is_partial(whole),
+    })
+}
+
+/// Messages of a round in its first direction.
+fn iterations(whole: &[WholeRound]) -> Option<u64> {
+    let first = |round: &WholeRound| round.directions.first().map(|round| round.messages as f64);
+    Some(RoundStats::of(&whole.iter().filter_map(first).collect::<Vec<_>>())?.median as u64)
+}
+
+fn is_partial(whole: &[WholeRound]) -> bool {
+    whole.iter().flat_map(|round| &round.directions).any(|round| round.partial)
+}
+
 fn share(bandwidth: Bandwidth, line: Bandwidth, traffic: Traffic) -> f64 {
     let directions = match traffic {
-        Traffic::Unidirectional => 1.0,
+        Traffic::Unidirectional | Traffic::PingPong => 1.0,
         Traffic::Bidirectional => 2.0,
     };
     bandwidth.bytes_per_sec() / (line.bytes_per_sec() * directions) * 100.0
@@ -211,10 +254,44 @@ mod tests {
             direction,
             messages,
             elapsed_ns: elapsed_ms * 1_000_000,
-            peak_messages_per_sec: messages as f64 / elapsed_ms as f64 * 1e3,
+            peak_messages_per_sec: Some(messages as f64 / elapsed_ms as f64 * 1e3),
+            latency: None,
             partial: false,
             checked: None,
         }
+    }
+
+    fn bandwidth(row: &ResultRow) -> &BandwidthRow {
+        match row {
+            ResultRow::Bandwidth(row) => row,
+            ResultRow::Latency(_) => panic!("a bandwidth run gave a latency row"),
+        }
+    }
+
+    #[test]
+    fn a_latency_row_has_medians_of_rounds_and_the_true_extremes() {
+        let with = |number: u32, base: f64| {
+            let usec = |share: f64| base * share;
+            let latency = Latency {
+                t_min_usec: usec(0.5),
+                t_max_usec: usec(9.0),
+                t_typical_usec: base,
+                t_avg_usec: usec(1.1),
+                t_stdev_usec: usec(0.1),
+                p99_usec: usec(2.0),
+                p99_9_usec: usec(3.0),
+                p99_99_usec: usec(4.0),
+                histogram: Vec::new(),
+            };
+            Round { latency: Some(latency), peak_messages_per_sec: None, ..round(number, Out, 1000, 100) }
+        };
+        let plan = Plan { traffic: Traffic::PingPong, ..plan() };
+        let (rows, warnings) = summarise(Some(&plan), None, &[with(0, 10.0), with(1, 12.0), with(2, 11.0)]);
+        let ResultRow::Latency(row) = &rows[0] else { panic!("{rows:?}") };
+        assert_eq!((row.t_min_usec, row.t_max_usec, row.t_typical_usec), (5.0, 108.0, 11.0));
+        assert_eq!((row.p99_usec, row.p99_9_usec, row.p99_99_usec), (22.0, 33.0, 44.0));
+        assert_eq!((row.iterations, row.rounds), (1000, 3));
+        assert_eq!(warnings[0].code, "rounds-differ");
     }
 
     use Direction::{ClientToServer as Out, ServerToClient as Back};
@@ -228,7 +305,7 @@ mod tests {
     fn the_row_is_the_median_of_the_rounds() {
         let rounds = [round(0, Out, 1000, 100), round(1, Out, 1000, 50), round(2, Out, 1000, 200)];
         let (rows, _) = summarise(Some(&plan()), Some(&hundred_gbit()), &rounds);
-        let row = &rows[0];
+        let row = bandwidth(&rows[0]);
         // 1000 × 64 KiB in 0.1 s: 625 MiB/s, 5.24288 Gb/s, 10 000 messages a second.
         assert!((row.bw_average_mib_per_sec - 625.0).abs() < 1e-9);
         assert!((row.bw_average_gbit_per_sec - 5.24288).abs() < 1e-9);
@@ -245,8 +322,8 @@ mod tests {
         both.traffic = Traffic::Bidirectional;
         let rounds = [round(0, Out, 1000, 100), round(0, Back, 1000, 100)];
         let (rows, warnings) = summarise(Some(&both), Some(&hundred_gbit()), &rounds);
-        assert!((rows[0].bw_average_mib_per_sec - 1250.0).abs() < 1e-9);
-        assert!((rows[0].line_rate_percent.unwrap() - 5.24288).abs() < 1e-9);
+        assert!((bandwidth(&rows[0]).bw_average_mib_per_sec - 1250.0).abs() < 1e-9);
+        assert!((bandwidth(&rows[0]).line_rate_percent.unwrap() - 5.24288).abs() < 1e-9);
         assert!(warnings.is_empty());
         let apart = [round(0, Out, 1000, 100), round(0, Back, 1000, 120)];
         assert_eq!(summarise(Some(&both), None, &apart).1[0].code, "directions-apart");
@@ -257,9 +334,9 @@ mod tests {
         let mut cut = round(1, Out, 10, 100);
         cut.partial = true;
         let (rows, _) = summarise(Some(&plan()), None, &[round(0, Out, 1000, 100), cut.clone()]);
-        assert_eq!((rows[0].rounds, rows[0].partial), (1, false));
+        assert_eq!((bandwidth(&rows[0]).rounds, bandwidth(&rows[0]).partial), (1, false));
         let (rows, _) = summarise(Some(&plan()), None, &[cut]);
-        assert_eq!((rows[0].rounds, rows[0].partial), (1, true));
+        assert_eq!((bandwidth(&rows[0]).rounds, bandwidth(&rows[0]).partial), (1, true));
     }
 
     #[test]
@@ -285,6 +362,6 @@ mod tests {
         assert_eq!(error.what, "3 bytes arrived wrong, first at message size 64 KiB in round 1");
         assert_eq!(error.facts[1].value, "queue pair 2, offset 5: expected 0x01, found 0xff");
         let (rows, _) = summarise(Some(&plan()), None, &[bad]);
-        assert_eq!((rows[0].checked_bytes, rows[0].wrong_bytes), (Some(100), Some(3)));
+        assert_eq!(rows[0].checked(), Some((100, 3)));
     }
 }

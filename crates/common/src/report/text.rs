@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
+use super::table::{histograms, show_bandwidth, table};
 use super::{Document, Link, RdmaEnd, ResultRow, Round};
+use crate::error::ErrorKind;
 use crate::plan::{Plan, Traffic, Transport};
 use crate::units::ByteSize;
 use crate::validate::Direction;
@@ -16,20 +18,20 @@ pub enum BandwidthUnit {
     Gbit,
 }
 
-/// How much to show.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Detail {
-    /// Header and table.
-    Table,
-    /// Every round and the evidence as well.
-    Rounds,
+/// What to show besides header and table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Detail {
+    /// Every round and the evidence.
+    pub rounds: bool,
+    /// A histogram of each size's latencies.
+    pub histograms: bool,
 }
 
 /// perftest rules its tables with this many dashes; scripts look for them.
 const RULE: usize = 87;
 
 impl BandwidthUnit {
-    fn label(self) -> &'static str {
+    pub(super) fn label(self) -> &'static str {
         match self {
             Self::Mib => "MiB/sec",
             Self::Gbit => "Gb/sec",
@@ -46,9 +48,12 @@ pub fn render_table(document: &Document, unit: BandwidthUnit, detail: Detail) ->
         if !document.results.is_empty() {
             let _ = writeln!(out, "{rule}\n{}\n{rule}", table(&document.results, unit));
         }
-        let _ = writeln!(out, "{}", footer(document, plan));
+        out.push_str(&footer(document, plan));
     }
-    if detail == Detail::Rounds {
+    if detail.histograms {
+        out.push_str(&histograms(document));
+    }
+    if detail.rounds {
         out.push_str(&rounds(document, unit));
     }
     out
@@ -74,33 +79,32 @@ fn header(document: &Document, plan: &Plan) -> String {
         }
         None => {}
     }
-    let (label, connections) = match plan.transport {
-        Transport::Rdma => (
-            "Queue pairs",
-            format!(
-                "{}, {} outstanding writes each, a signal every {}",
-                plan.qps,
-                plan.tx_depth,
-                signals(plan)
-            ),
-        ),
-        Transport::Tcp => ("Sockets", format!("{}, {} outstanding messages each", plan.qps, plan.tx_depth)),
-    };
+    let (label, connections) = connections(plan);
     add(label, connections);
     add(
         "Rounds",
-        format!(
-            "{} of {}, after {} writes of warm-up",
-            plan.rounds,
-            plan.describe_round(),
-            plan.warmup_iterations
-        ),
+        format!("{} of {}, after {} of warm-up", plan.rounds, plan.describe_round(), plan.warmup_iterations),
     );
     if let Some(memory) = &document.memory {
         let registration = memory.registration.as_ref().map_or(String::new(), |how| format!(", {how}"));
         add("Memory", format!("{}{registration}", memory.kind.name()));
     }
     lines.join("\n")
+}
+
+fn connections(plan: &Plan) -> (&'static str, String) {
+    let (label, messages) = match plan.transport {
+        Transport::Rdma => ("Queue pairs", "writes"),
+        Transport::Tcp => ("Sockets", "messages"),
+    };
+    let how = match (plan.traffic, plan.transport) {
+        (Traffic::PingPong, _) => "one message in flight".to_owned(),
+        (_, Transport::Rdma) => {
+            format!("{} outstanding {messages} each, a signal every {}", plan.tx_depth, signals(plan))
+        }
+        (_, Transport::Tcp) => format!("{} outstanding {messages} each", plan.tx_depth),
+    };
+    (label, format!("{}, {how}", plan.qps))
 }
 
 /// How often a write is signalled, which large messages are more often than small ones.
@@ -114,11 +118,19 @@ fn title(document: &Document, plan: &Plan) -> String {
     let directions = match plan.traffic {
         Traffic::Unidirectional => "client to server",
         Traffic::Bidirectional => "both directions at once",
+        Traffic::PingPong => "in turn",
     };
-    let what = match plan.transport {
-        Transport::Rdma => "RDMA write bandwidth over RC",
-        Transport::Tcp => "bandwidth of the same message pattern over TCP",
+    let what = match (plan.traffic, plan.transport) {
+        (Traffic::PingPong, Transport::Rdma) => "RDMA write latency over RC, half a round trip",
+        (Traffic::PingPong, Transport::Tcp) => {
+            "latency of the same message pattern over TCP, half a round trip"
+        }
+        (_, Transport::Rdma) => "RDMA write bandwidth over RC",
+        (_, Transport::Tcp) => "bandwidth of the same message pattern over TCP",
     };
+    if plan.traffic == Traffic::PingPong {
+        return format!(" {} {}: {what}", document.tool, document.version);
+    }
     format!(" {} {}: {what}, {directions}", document.tool, document.version)
 }
 
@@ -151,62 +163,30 @@ fn rdma_end(end: &RdmaEnd) -> String {
     )
 }
 
-fn table(rows: &[ResultRow], unit: BandwidthUnit) -> String {
-    let label = unit.label();
-    let mut lines = vec![format!(
-        " {:<10} {:<12} {:<18} {:<21} {:<13} {:<9} {}",
-        "#bytes",
-        "#iterations",
-        format!("BW peak[{label}]"),
-        format!("BW average[{label}]"),
-        "MsgRate[Mpps]",
-        "spread[%]",
-        "line rate[%]"
-    )];
-    lines.extend(rows.iter().map(|row| table_row(row, unit)));
-    lines.join("\n")
-}
-
-fn table_row(row: &ResultRow, unit: BandwidthUnit) -> String {
-    let (peak, average) = match unit {
-        BandwidthUnit::Mib => (row.bw_peak_mib_per_sec, row.bw_average_mib_per_sec),
-        BandwidthUnit::Gbit => (row.bw_peak_gbit_per_sec, row.bw_average_gbit_per_sec),
-    };
-    let percent = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.1}"));
-    format!(
-        " {:<10} {:<12} {:<18} {:<21} {:<13} {:<9} {}{}",
-        row.size_bytes,
-        row.iterations,
-        show_bandwidth(peak),
-        show_bandwidth(average),
-        format!("{:.6}", row.msg_rate_mpps),
-        percent(row.spread_percent),
-        percent(row.line_rate_percent),
-        if row.partial { "  (partial)" } else { "" }
-    )
-}
-
-/// Two decimals, and six below 0.1, as perftest has it, so that a slow point is not shown as nothing.
-fn show_bandwidth(value: f64) -> String {
-    if value < 0.1 { format!("{value:.6}") } else { format!("{value:.2}") }
-}
-
 fn footer(document: &Document, plan: &Plan) -> String {
-    let checked: u64 = document.results.iter().filter_map(|row| row.checked_bytes).sum();
-    let wrong: u64 = document.results.iter().filter_map(|row| row.wrong_bytes).sum();
-    let data = match (plan.validate, wrong) {
+    let mut lines = Vec::new();
+    let mut add = |label: &str, value: &str| lines.push(format!(" {label:<13}: {value}\n"));
+    if plan.traffic != Traffic::PingPong {
+        add("Data", &data(document, plan));
+        if matches!(&document.link, Some(link) if link.line_rate().is_none()) {
+            add("Line rate", "unknown, or an emulation's; no share of it is given");
+        }
+    }
+    if document.verdict.failures.iter().any(|failure| failure.kind == ErrorKind::Interrupted) {
+        add("Result", "INTERRUPTED: what was measured until then");
+    }
+    lines.concat()
+}
+
+fn data(document: &Document, plan: &Plan) -> String {
+    let checks = || document.results.iter().filter_map(ResultRow::checked);
+    let (checked, wrong): (u64, u64) =
+        (checks().map(|check| check.0).sum(), checks().map(|check| check.1).sum());
+    match (plan.validate, wrong) {
         (false, _) => "not checked (--validate checks what arrives)".to_owned(),
         (true, 0) => format!("{checked} bytes checked by the target, all as sent"),
         (true, wrong) => format!("{checked} bytes checked by the target, {wrong} WRONG"),
-    };
-    let mut lines = vec![format!(" {:<13}: {data}", "Data")];
-    if matches!(&document.link, Some(link) if link.line_rate().is_none()) {
-        lines.push(format!(" {:<13}: unknown, or an emulation's; no share of it is given", "Line rate"));
     }
-    if document.verdict.failures.iter().any(|failure| failure.kind == crate::error::ErrorKind::Interrupted) {
-        lines.push(format!(" {:<13}: INTERRUPTED: what was measured until then", "Result"));
-    }
-    lines.join("\n")
 }
 
 fn rounds(document: &Document, unit: BandwidthUnit) -> String {
@@ -222,22 +202,21 @@ fn rounds(document: &Document, unit: BandwidthUnit) -> String {
 }
 
 fn round_line(round: &Round, unit: BandwidthUnit) -> String {
-    let bandwidth = match unit {
-        BandwidthUnit::Mib => round.bandwidth().mib_per_sec(),
-        BandwidthUnit::Gbit => round.bandwidth().gbit_per_sec(),
+    let figure = match (&round.latency, unit) {
+        (Some(latency), _) => format!("median {:.3} usec", latency.t_typical_usec),
+        (None, BandwidthUnit::Mib) => format!("{} MiB/sec", show_bandwidth(round.bandwidth().mib_per_sec())),
+        (None, BandwidthUnit::Gbit) => format!("{} Gb/sec", show_bandwidth(round.bandwidth().gbit_per_sec())),
     };
     let direction = match round.direction {
         Direction::ClientToServer => "client to server",
         Direction::ServerToClient => "server to client",
     };
     format!(
-        "  {:<9} round {}: {} messages in {:.6} s, {} {}, {direction}{}",
+        "  {:<9} round {}: {} messages in {:.6} s, {figure}, {direction}{}",
         ByteSize(round.size_bytes).to_string(),
         round.round + 1,
         round.messages,
         round.elapsed().as_secs_f64(),
-        show_bandwidth(bandwidth),
-        unit.label(),
         if round.partial { " (partial)" } else { "" }
     )
 }
@@ -303,7 +282,8 @@ mod tests {
                 direction: Direction::ClientToServer,
                 messages: 600,
                 elapsed_ns: 800_000 + u64::from(number) * 8_000,
-                peak_messages_per_sec: 760_000.0,
+                peak_messages_per_sec: Some(760_000.0),
+                latency: None,
                 partial: false,
                 checked: Some(crate::validate::Checked { checked_bytes: 393_216, ..Default::default() }),
             })
@@ -332,19 +312,23 @@ mod tests {
 
     #[test]
     fn the_table_of_a_good_run() {
-        insta::assert_snapshot!(render_table(&document(None), BandwidthUnit::Gbit, Detail::Rounds));
+        insta::assert_snapshot!(render_table(
+            &document(None),
+            BandwidthUnit::Gbit,
+            Detail { rounds: true, ..Detail::default() }
+        ));
     }
 
     #[test]
     fn an_emulated_device_has_no_share_of_a_line_rate() {
-        let text = render_table(&document(Some("rxe")), BandwidthUnit::Mib, Detail::Table);
+        let text = render_table(&document(Some("rxe")), BandwidthUnit::Mib, Detail::default());
         assert!(text.contains("no share of it is given"), "{text}");
         assert!(text.contains("mlx5_0 (software: rxe)"), "{text}");
     }
 
     #[test]
     fn perftests_columns_stand_first_and_in_its_order() {
-        let text = render_table(&document(None), BandwidthUnit::Mib, Detail::Table);
+        let text = render_table(&document(None), BandwidthUnit::Mib, Detail::default());
         let line = text.lines().find(|line| line.contains("#bytes")).unwrap();
         assert!(
             line.split_whitespace()
@@ -356,11 +340,5 @@ mod tests {
         let fields: Vec<&str> = row.split_whitespace().collect();
         assert_eq!(fields[..2], ["65536", "600"]);
         assert_eq!(fields.len(), 7);
-    }
-
-    #[test]
-    fn a_slow_point_is_not_shown_as_nothing() {
-        assert_eq!(show_bandwidth(0.000_123_4), "0.000123");
-        assert_eq!(show_bandwidth(12.345), "12.35");
     }
 }

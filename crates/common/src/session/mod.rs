@@ -14,14 +14,15 @@ pub use preflight::check_local;
 
 use std::time::Duration;
 
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, PingPong};
 use crate::error::{Error, ErrorKind, Origin, Result};
 use crate::exchange::message::EndInfo;
 use crate::exchange::tcp::TcpChannel;
 use crate::exchange::{Channel, Message, out_of_order, while_working};
 use crate::memory::{Buffer, Fill, HostBuffer, check_slots, fill_slots};
-use crate::plan::{BufferLayout, Plan, Role, Slots};
+use crate::plan::{BufferLayout, Plan, Role, Slots, Traffic};
 use crate::report::{Evidence, Link, MemoryUse};
+use crate::units::ByteSize;
 use crate::validate::{Checked, Direction, Pattern};
 use crate::watch::Stop;
 
@@ -37,6 +38,15 @@ pub trait Measure {
     /// # Errors
     /// The endpoint's.
     fn run<E: Endpoint>(self, endpoint: &mut E) -> Result<Self::Output>;
+}
+
+/// The same for a tool in which the ends write in turn.
+pub trait MeasureInTurn {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// The connection's.
+    fn run<P: PingPong>(self, path: &mut P) -> Result<()>;
 }
 
 enum Data {
@@ -164,6 +174,15 @@ impl Session {
         }
     }
 
+    /// Empties this end's sinks: what is polled for a message must not hold an earlier one's.
+    pub fn clear_sinks(&self, slots: Slots) {
+        let zeros = vec![0; slots.size.min(ByteSize::MIB) as usize];
+        for qp in 0..self.plan.qps {
+            let end = self.layout.sink(qp) + slots.size;
+            self.data.buffer().write_at(end - zeros.len() as u64, &zeros);
+        }
+    }
+
     /// Checks what the peer has written in a round, of which it says how many messages went over each queue pair.
     pub fn check_sinks(&self, slots: Slots, point: u32, round: u32, per_qp: &[u64]) -> Checked {
         let mut checked = Checked::default();
@@ -190,11 +209,30 @@ impl Session {
         }
     }
 
+    /// Runs `measure` over this session's first queue pair, written over in turn.
+    ///
+    /// # Errors
+    /// As [`Session::measure`].
+    pub fn measure_in_turn<M: MeasureInTurn>(&self, slots: Slots, stop: &Stop, measure: M) -> Result<()> {
+        match &self.data {
+            Data::Rdma(session) => {
+                let last = session.last_bytes(self.layout, slots);
+                let every = self.plan.signal_every(slots.size);
+                session
+                    .measure_in_turn(slots, last, every, measure)
+                    .map_err(|error| self.with_counters(error))
+            }
+            Data::Tcp(session) => session.measure_in_turn(slots, stop, self.layout, measure),
+        }
+    }
+
     /// Runs `body` while this end can be written to: over RDMA the adapter does that alone, over TCP threads
     /// receive.
     pub fn as_target<R>(&self, slots: Slots, body: impl FnOnce() -> R) -> R {
         match &self.data {
-            Data::Tcp(session) if self.plan.is_target(self.role) => {
+            Data::Tcp(session)
+                if self.plan.is_target(self.role) && self.plan.traffic != Traffic::PingPong =>
+            {
                 session.as_target(slots, self.layout, body)
             }
             _ => body(),

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::negotiate::AgreedPlan;
-use super::{Measure, swap_ends};
+use super::{Measure, MeasureInTurn, swap_ends};
 use crate::counters::Counters;
 use crate::cq::CompletionQueue;
 use crate::device::{ChosenPort, Context};
-use crate::endpoint::verbs::{Classic, Extended, VerbsEndpoint, WritePath};
+use crate::endpoint::verbs::{self, Classic, Extended, LastBytes, VerbsEndpoint, VerbsPingPong, WritePath};
 use crate::error::{Error, ErrorKind, Result};
 use crate::exchange::Channel;
 use crate::exchange::message::EndInfo;
@@ -15,7 +15,7 @@ use crate::gid::Addressing;
 use crate::host::HostFiles;
 use crate::memory::{Buffer, HostBuffer};
 use crate::mr::{Access, MemoryRegion, Ordering, ProtectionDomain};
-use crate::plan::{BufferLayout, Plan, Role, Slots};
+use crate::plan::{BufferLayout, Plan, Role, Slots, Traffic};
 use crate::qp::{Path, QpAddress, QueuePair};
 use crate::report::{Evidence, Link, RdmaEnd};
 
@@ -103,9 +103,10 @@ pub(super) fn bring_up(
     Ok((session, link, peer.memory_bytes))
 }
 
-/// Bandwidth wants relaxed ordering; checking the data wants each write in its place when it is looked for.
+/// Bandwidth wants relaxed ordering. Checking the data wants each write in its place when it is looked for, and a
+/// message whose last byte is polled must not have it before the others.
 fn ordering(plan: &Plan) -> Ordering {
-    if plan.validate { Ordering::Strict } else { Ordering::Relaxed }
+    if plan.validate || plan.traffic == Traffic::PingPong { Ordering::Strict } else { Ordering::Relaxed }
 }
 
 fn queue_pairs(
@@ -239,21 +240,39 @@ impl RdmaSession {
         format!("ibv_reg_mr, {ordering}")
     }
 
-    /// The one place where the endpoint's type is chosen.
+    /// The endpoint's type is chosen here, once for a stretch.
     pub(super) fn measure<M: Measure>(&self, slots: Slots, measure: M) -> Result<M::Output> {
-        let name = self.context.name();
         match self.posting {
-            Posting::Extended => measure.run(&mut VerbsEndpoint::<Extended>::new(
-                name,
-                &self.cq,
-                &self.qps,
-                &self.paths,
-                slots,
-            )),
+            Posting::Extended => measure.run(&mut self.writes::<Extended>(slots)),
+            Posting::Classic => measure.run(&mut self.writes::<Classic>(slots)),
+        }
+    }
+
+    /// Where the last byte of the first queue pair's messages lies.
+    pub(super) fn last_bytes(&self, layout: BufferLayout, slots: Slots) -> LastBytes {
+        let last = self.region.buffer().address() + slots.size - 1;
+        LastBytes { outgoing: last + layout.source(0), incoming: last + layout.sink(0) }
+    }
+
+    pub(super) fn measure_in_turn<M: MeasureInTurn>(
+        &self,
+        slots: Slots,
+        last: LastBytes,
+        signal_every: u32,
+        measure: M,
+    ) -> Result<()> {
+        match self.posting {
+            Posting::Extended => {
+                measure.run(&mut VerbsPingPong::new(self.writes::<Extended>(slots), last, signal_every))
+            }
             Posting::Classic => {
-                measure.run(&mut VerbsEndpoint::<Classic>::new(name, &self.cq, &self.qps, &self.paths, slots))
+                measure.run(&mut VerbsPingPong::new(self.writes::<Classic>(slots), last, signal_every))
             }
         }
+    }
+
+    fn writes<P: verbs::Posting>(&self, slots: Slots) -> VerbsEndpoint<P> {
+        VerbsEndpoint::new(self.context.name(), &self.cq, &self.qps, &self.paths, slots)
     }
 
     pub(super) fn evidence(&self, role: Role) -> Evidence {

@@ -6,8 +6,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::{Measure, STEP_LIMIT, swap_ends};
-use crate::endpoint::tcp::{TcpEndpoint, receive_round};
+use super::{Measure, MeasureInTurn, STEP_LIMIT, swap_ends};
+use crate::endpoint::tcp::{TcpEndpoint, TcpPingPong, receive_round};
 use crate::error::{Error, ErrorKind, Result, show_io_error};
 use crate::exchange::message::EndInfo;
 use crate::exchange::tcp::{TcpChannel, show_address};
@@ -182,6 +182,21 @@ impl TcpSession {
         let sources: Vec<u64> =
             (0..).map(|qp| self.buffer.address() + layout.source(qp)).take(self.outgoing.len()).collect();
         measure.run(&mut TcpEndpoint::new(&self.outgoing, &sources, slots, stop)?)
+    }
+
+    pub(super) fn measure_in_turn<M: MeasureInTurn>(
+        &self,
+        slots: Slots,
+        stop: &Stop,
+        layout: BufferLayout,
+        measure: M,
+    ) -> Result<()> {
+        let ([outgoing, ..], [incoming, ..]) = (self.outgoing.as_slice(), self.incoming.as_slice()) else {
+            return Err(Error::new(ErrorKind::Protocol, "the ends of this plan do not write in turn"));
+        };
+        let base = self.buffer.address();
+        let (source, sink) = (base + layout.source(0), base + layout.sink(0));
+        measure.run(&mut TcpPingPong::new((outgoing, incoming), source, sink, slots, stop)?)
     }
 
     pub(super) fn as_target<R>(&self, slots: Slots, layout: BufferLayout, body: impl FnOnce() -> R) -> R {

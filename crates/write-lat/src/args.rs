@@ -1,0 +1,113 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+use linkproof_common::args::{self, DeviceArgs, OutputArgs, PeerArgs};
+use linkproof_common::conduct::{Ends, Tool};
+use linkproof_common::error::{Error, ErrorKind, Result};
+use linkproof_common::plan::{MAX_ROUNDS, Plan, RoundLength, Traffic, Transport};
+use linkproof_common::units::ByteSize;
+
+use crate::latency::{MAX_RAW_SAMPLES, WriteLat};
+
+/// Measure RDMA write latency between two hosts
+///
+/// Start `write-lat -d DEV` on one host: it is the server, takes no test options, and serves one client after
+/// another. Then run `write-lat -d DEV HOST` on the other: it is the client and decides everything.
+#[derive(Parser, Clone, Debug)]
+#[command(name = "write-lat", version, after_help = EXIT_STATUSES)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
+    #[command(flatten)]
+    pub(crate) peer: PeerArgs,
+    #[command(flatten)]
+    pub(crate) latency: LatencyArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// What is measured; only the client takes these, the server learns them from it.
+#[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "The measurement (client only)")]
+pub(crate) struct LatencyArgs {
+    /// Message size in bytes; K, M and G are powers of 1024
+    #[arg(short = 's', long, value_name = "SIZE", default_value = "2", value_parser = args::parse_size)]
+    pub(crate) size: ByteSize,
+    /// Measure every power of two from 2 bytes to 8 MiB
+    #[arg(short = 'a', long, conflicts_with = "size")]
+    pub(crate) all: bool,
+    /// Round trips in a round; every one is kept, and the percentiles are exact
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=MAX_RAW_SAMPLES))]
+    pub(crate) iters: u64,
+    /// Measure each size for this long instead of -n; the time is divided among the rounds
+    #[arg(short = 'D', long, value_name = "SECONDS", value_parser = args::parse_seconds, conflicts_with = "iters")]
+    pub(crate) duration: Option<f64>,
+    /// Path MTU in bytes [default: the smaller of the two ports' active MTUs]
+    #[arg(short = 'm', long, value_name = "BYTES", value_parser = args::parse_mtu)]
+    pub(crate) mtu: Option<u32>,
+    /// Rounds of each size; the table shows the median of each figure, JSON keeps them all
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ROUNDS)))]
+    pub(crate) rounds: u32,
+    /// Round trips before the first round of a size, not counted [default: 100, but at most -n]
+    #[arg(long, value_name = "N")]
+    pub(crate) warmup: Option<u32>,
+    /// Draw a histogram of each size's latencies below the table
+    #[arg(short = 'H', long)]
+    pub(crate) histogram: bool,
+    /// Write every sample to FILE, a line each: size, round, number, half round trip in microseconds
+    #[arg(short = 'U', long, value_name = "FILE", conflicts_with = "duration")]
+    pub(crate) raw_samples: Option<PathBuf>,
+}
+
+const EXIT_STATUSES: &str = "Exit status:
+  0  measured, and good
+  2  the command line
+  3  this machine: device, GID, limit, library
+  4  the peer or the path to it
+  130  interrupted; what was measured until then is printed and marked";
+
+/// Round trips that are not counted, unless told otherwise: caches, branch predictors and the peer's first page
+/// touches settle within tens of them.
+const WARMUP: u64 = 100;
+/// Room for writes whose completion is not reaped yet: one is in flight, and a quarter of the queue may be unsignalled.
+const TX_DEPTH: u32 = 64;
+
+impl Args {
+    /// What the options say of the two ends.
+    pub(crate) fn ends(&self) -> Ends<'_> {
+        Ends { device: &self.device, peer: &self.peer }
+    }
+}
+
+impl LatencyArgs {
+    /// The plan of a run over `transport`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Usage`] where options contradict each other.
+    pub(crate) fn plan(&self, transport: Transport) -> Result<Plan> {
+        let plan = Plan {
+            tool: WriteLat::NAME.to_owned(),
+            transport,
+            sizes_bytes: if self.all { args::all_sizes() } else { vec![self.size.bytes()] },
+            round_length: match self.duration {
+                Some(seconds) => RoundLength::Seconds(seconds / f64::from(self.rounds)),
+                None => RoundLength::Iterations(self.iters),
+            },
+            rounds: self.rounds,
+            warmup_iterations: self.warmup.map_or(WARMUP.min(self.iters), u64::from),
+            qps: 1,
+            tx_depth: TX_DEPTH,
+            signal_every: linkproof_common::plan::signal_every(TX_DEPTH),
+            traffic: Traffic::PingPong,
+            path_mtu_bytes: self.mtu,
+            validate: false,
+        };
+        plan.check()?;
+        if self.raw_samples.as_deref().is_some_and(|path| path.as_os_str().is_empty()) {
+            return Err(Error::new(ErrorKind::Usage, "--raw-samples needs the name of a file"));
+        }
+        Ok(plan)
+    }
+}

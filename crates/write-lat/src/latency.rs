@@ -1,0 +1,201 @@
+//! What write-lat does in a stretch: the client pings and takes the time, the server answers.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+#[cfg(target_arch = "x86_64")]
+use linkproof_common::clock::TscClock;
+use linkproof_common::clock::{Clock, MonotonicClock};
+use linkproof_common::conduct::{Performed, Stage, Tool};
+use linkproof_common::endpoint::PingPong;
+use linkproof_common::error::{Error, ErrorKind, Result, show_io_error};
+use linkproof_common::host::HostFiles;
+use linkproof_common::latency::{HdrSamples, RawSamples, Samples, half_usec};
+use linkproof_common::plan::Role;
+use linkproof_common::report::Round;
+use linkproof_common::session::MeasureInTurn;
+use linkproof_common::watch::{Stop, Until, Watched};
+
+use crate::pingpong::{ping, pong};
+
+/// Samples that a round keeps one by one: 128 MiB of them. Longer rounds go by time, and into a histogram.
+pub(crate) const MAX_RAW_SAMPLES: u64 = 16 << 20;
+
+/// The clock of the samples.
+#[derive(Clone, Copy)]
+enum AnyClock {
+    #[cfg(target_arch = "x86_64")]
+    Tsc(TscClock),
+    Monotonic(MonotonicClock),
+}
+
+impl AnyClock {
+    /// The processor's counter where it can be trusted, else the kernel's clock.
+    fn best(files: &HostFiles) -> Self {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(clock) = TscClock::start(files) {
+            return Self::Tsc(clock);
+        }
+        let _ = files;
+        Self::Monotonic(MonotonicClock::start())
+    }
+}
+
+/// The tool.
+pub(crate) struct WriteLat {
+    /// Chosen at the client's first stretch: the calibration takes a moment, and a server needs none.
+    clock: Option<AnyClock>,
+    raw: Option<(PathBuf, BufWriter<File>)>,
+}
+
+impl WriteLat {
+    pub(crate) fn new() -> Self {
+        Self { clock: None, raw: None }
+    }
+
+    /// With every sample written to `path`, if there is one.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Output`] where the file can't be made.
+    pub(crate) fn writing_samples_to(self, path: Option<&Path>) -> Result<Self> {
+        let Some(path) = path else { return Ok(self) };
+        let file = File::create(path).map_err(|error| cannot_write(path, &error))?;
+        Ok(Self { raw: Some((path.to_owned(), BufWriter::new(file))), ..self })
+    }
+
+    fn write_samples(&mut self, size: u64, round: u32, rtts_ns: &[u64]) -> Result<()> {
+        let Some((path, file)) = &mut self.raw else { return Ok(()) };
+        let mut lines = (0..).zip(rtts_ns);
+        lines
+            .try_for_each(|(number, &rtt)| {
+                writeln!(file, "{size} {round} {number} {}", half_usec(rtt as f64))
+            })
+            .and_then(|()| file.flush())
+            .map_err(|error| cannot_write(path, &error))
+    }
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> Error {
+    Error::new(
+        ErrorKind::Output,
+        format!("cannot write the samples to {}: {}", path.display(), show_io_error(error)),
+    )
+}
+
+impl Tool for WriteLat {
+    const NAME: &'static str = "write-lat";
+    const VERSION: &'static str = env!("CARGO_PKG_VERSION");
+
+    fn perform(&mut self, stage: &mut Stage) -> Result<Performed> {
+        match stage.session.role() {
+            Role::Server => answer(stage),
+            Role::Client => match (stage.stretch.round, stage.plan().round_iterations()) {
+                (None, _) => self.ask(stage, stage.plan().warmup_iterations, HdrSamples::new(), |_| &[]),
+                (Some(_), None) => self.ask(stage, u64::MAX, HdrSamples::new(), |_| &[]),
+                (Some(_), Some(iters)) => {
+                    self.ask(stage, iters, RawSamples::with_capacity(iters as usize), RawSamples::rtts_ns)
+                }
+            },
+        }
+    }
+}
+
+/// The client's loop; the clock's kind is chosen before it, so that it has no branch on it.
+struct Ping<'a, S> {
+    clock: AnyClock,
+    limit: u64,
+    stop: &'a Stop,
+    samples: &'a mut S,
+    answered: &'a mut u64,
+    elapsed_ns: &'a mut u64,
+}
+
+impl<S: Samples> MeasureInTurn for Ping<'_, S> {
+    fn run<P: PingPong>(self, path: &mut P) -> Result<()> {
+        match self.clock {
+            #[cfg(target_arch = "x86_64")]
+            AnyClock::Tsc(clock) => self.run_with(path, &clock),
+            AnyClock::Monotonic(clock) => self.run_with(path, &clock),
+        }
+    }
+}
+
+impl<S: Samples> Ping<'_, S> {
+    fn run_with<P: PingPong, C: Clock>(self, path: &mut P, clock: &C) -> Result<()> {
+        let begin = clock.now_ns();
+        *self.answered = ping(path, self.limit, clock, self.stop, self.samples)?;
+        *self.elapsed_ns = clock.now_ns() - begin;
+        Ok(())
+    }
+}
+
+/// The server's loop.
+struct Pong<'a> {
+    stop: &'a Stop,
+    answered: &'a mut u64,
+}
+
+impl MeasureInTurn for Pong<'_> {
+    fn run<P: PingPong>(self, path: &mut P) -> Result<()> {
+        *self.answered = pong(path, self.stop)?;
+        Ok(())
+    }
+}
+
+impl WriteLat {
+    fn ask<S: Samples>(
+        &mut self,
+        stage: &mut Stage,
+        limit: u64,
+        mut samples: S,
+        raw: fn(&S) -> &[u64],
+    ) -> Result<Performed> {
+        let until = match (stage.stretch.round, stage.plan().round_duration()) {
+            (Some(_), Some(duration)) => Until::Time(duration),
+            _ => Until::Done,
+        };
+        let stop = Stop::new();
+        let (mut answered, mut elapsed_ns) = (0, 0);
+        let ping = Ping {
+            clock: *self.clock.get_or_insert_with(|| AnyClock::best(&HostFiles::this_machine())),
+            limit,
+            stop: &stop,
+            samples: &mut samples,
+            answered: &mut answered,
+            elapsed_ns: &mut elapsed_ns,
+        };
+        let watched = watch(stage, until, &stop, ping)?;
+        let partial = watched.interrupted && answered < limit;
+        let round = stage.stretch.round.map(|number| Round {
+            size_bytes: stage.slots.size,
+            round: number,
+            direction: stage.session.role().writes(),
+            messages: answered,
+            elapsed_ns,
+            peak_messages_per_sec: None,
+            latency: samples.latency(),
+            partial,
+            checked: None,
+        });
+        if let Some(number) = stage.stretch.round {
+            self.write_samples(stage.slots.size, number, raw(&samples))?;
+        }
+        Ok(Performed { per_qp: vec![answered], round, interrupted: watched.interrupted })
+    }
+}
+
+fn answer(stage: &mut Stage) -> Result<Performed> {
+    let stop = Stop::new();
+    let mut answered = 0;
+    let watched = watch(stage, Until::PeersEnd, &stop, Pong { stop: &stop, answered: &mut answered })?;
+    Ok(Performed { per_qp: vec![answered], round: None, interrupted: watched.interrupted })
+}
+
+/// Watches a loop, and adds to its failure how far it got.
+fn watch<M: MeasureInTurn>(stage: &mut Stage, until: Until, stop: &Stop, measure: M) -> Result<Watched> {
+    stage.watch_in_turn(until, stop, measure).map_err(|failure| {
+        let got = format!("{}: {} round trips", stage.describe(), stop.completed());
+        failure.fact("got so far", got)
+    })
+}
