@@ -3,7 +3,11 @@
 use linkproof_tests::Tool;
 
 fn text_of(option: &str) -> String {
-    let help = Tool::new("write-bw").args(option).run();
+    text_of_tool("write-bw", option)
+}
+
+fn text_of_tool(tool: &str, option: &str) -> String {
+    let help = Tool::new(tool).args(option).run();
     help.exits(0);
     assert_eq!(help.stderr, "");
     help.stdout.clone()
@@ -17,6 +21,11 @@ fn short_help_of_write_bw() {
 #[test]
 fn long_help_of_write_bw() {
     insta::assert_snapshot!(text_of("--help"));
+}
+
+#[test]
+fn long_help_of_write_lat() {
+    insta::assert_snapshot!(text_of_tool("write-lat", "--help"));
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod corruption;
 mod failures;
 mod help;
 mod interrupts;
+mod latency;
 mod lost_peers;
 mod machine;
 mod runs;

@@ -8,12 +8,12 @@ use linkproof_tests::schema;
 use crate::{client_in_b, port, server_in_a, start_client_in_b};
 
 /// How soon a dead peer must be noticed, as the tool promises.
-const NOTICED_WITHIN: Duration = Duration::from_secs(5);
+pub(crate) const NOTICED_WITHIN: Duration = Duration::from_secs(5);
 /// Long enough that nothing but the fault ends it.
 const LONG: &[&str] = &["-s", "4K", "-D", "90", "--rounds", "1", "-t", "16"];
 
 /// Waits until writes go out of `vm`: the adapter counts packets, and many of them.
-fn await_traffic(lab: &Lab, vm: Vm) {
+pub(crate) fn await_traffic(lab: &Lab, vm: Vm) {
     lab.shell(
         vm,
         "cd /sys/class/infiniband/rxe0/ports/1/hw_counters; before=$(cat sent_pkts); \
@@ -21,14 +21,14 @@ fn await_traffic(lab: &Lab, vm: Vm) {
     );
 }
 
-/// Sends `signal` to the write-bw of `vm` whose command line has this control port.
-fn signal_in(lab: &Lab, vm: Vm, port: &str, signal: &str) {
+/// Sends `signal` to the tool of `vm` whose command line has this control port.
+pub(crate) fn signal_in(lab: &Lab, vm: Vm, port: &str, signal: &str) {
     lab.shell(
         vm,
         &format!(
             "for p in /proc/[0-9]*; do \
-             if [ \"$(cat $p/comm 2>/dev/null)\" = write-bw ] && tr '\\0' ' ' <$p/cmdline | grep -q -e '-p {port} '; \
-             then kill -{signal} ${{p#/proc/}}; fi; done"
+             case \"$(cat $p/comm 2>/dev/null)\" in write-*) \
+             if tr '\\0' ' ' <$p/cmdline | grep -q -e '-p {port} '; then kill -{signal} ${{p#/proc/}}; fi ;; esac; done"
         ),
     );
 }

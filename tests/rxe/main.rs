@@ -5,6 +5,7 @@
 
 mod addressing;
 mod failures;
+mod latency;
 mod limits;
 mod measuring;
 

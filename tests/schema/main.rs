@@ -17,8 +17,9 @@ mod sample;
 /// Serde fills these in when they are absent, but the tools always write them.
 const ALWAYS_WRITTEN: &[&str] = &["origin"];
 
-fn samples() -> [Value; 2] {
-    [sample::full_rdma(), sample::full_tcp()].map(|document| serde_json::to_value(document).expect("JSON"))
+fn samples() -> [Value; 3] {
+    [sample::full_rdma(), sample::full_tcp(), sample::full_latency()]
+        .map(|document| serde_json::to_value(document).expect("JSON"))
 }
 
 /// The JSON pointers of all objects in `value`, itself included.
@@ -160,7 +161,10 @@ fn the_other_enums_are_spelled_as_the_tools_write_them() {
     let of = |name: &str| values_at(&format!("/$defs/{name}/enum"));
     assert_eq!(of("failure/properties/origin"), written_as(&[Origin::Local, Origin::Peer]));
     assert_eq!(of("plan/properties/transport"), written_as(&[Transport::Rdma, Transport::Tcp]));
-    assert_eq!(of("plan/properties/traffic"), written_as(&[Traffic::Unidirectional, Traffic::Bidirectional]));
+    assert_eq!(
+        of("plan/properties/traffic"),
+        written_as(&[Traffic::Unidirectional, Traffic::Bidirectional, Traffic::PingPong])
+    );
     assert_eq!(
         of("round/properties/direction"),
         written_as(&[Direction::ClientToServer, Direction::ServerToClient])
@@ -174,7 +178,7 @@ fn the_other_enums_are_spelled_as_the_tools_write_them() {
 
 #[test]
 fn a_verdict_cannot_be_good_with_failures_or_bad_without() {
-    let [mut good, _] = samples();
+    let [mut good, ..] = samples();
     good["verdict"]["ok"] = json!(true);
     assert!(!schema::errors(&good).is_empty());
     good["verdict"]["failures"] = json!([]);
@@ -185,7 +189,7 @@ fn a_verdict_cannot_be_good_with_failures_or_bad_without() {
 
 #[test]
 fn numbers_are_numbers_and_all_errors_are_told() {
-    let [mut document, _] = samples();
+    let [mut document, ..] = samples();
     document["results"][0]["msg_rate_mpps"] = Value::Null;
     document["plan"]["qps"] = json!("1");
     document["started"] = json!("yesterday");

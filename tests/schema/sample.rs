@@ -3,11 +3,14 @@
 use linkproof_common::environment::Host;
 use linkproof_common::error::{Error, ErrorKind};
 use linkproof_common::gid::{Gid, GidEntry, GidType, LinkLayer};
+use linkproof_common::latency::{Bucket, Latency};
 use linkproof_common::memlock::LockedMemory;
 use linkproof_common::memory::MemoryKind;
 use linkproof_common::plan::{Plan, Role, RoundLength, Traffic, Transport};
 use linkproof_common::qp::Qpn;
-use linkproof_common::report::{Document, Evidence, Link, MemoryUse, RdmaEnd, ResultRow, Round, TcpEnd};
+use linkproof_common::report::{
+    BandwidthRow, Document, Evidence, LatencyRow, Link, MemoryUse, RdmaEnd, ResultRow, Round, TcpEnd,
+};
 use linkproof_common::validate::{Checked, Direction, WrongByte};
 use linkproof_common::warning::Warning;
 
@@ -26,6 +29,40 @@ pub(crate) fn full_rdma() -> Document {
 pub(crate) fn full_tcp() -> Document {
     let link = Link::Tcp { client: tcp_end(1), server: tcp_end(2) };
     document(Transport::Tcp, RoundLength::Seconds(2.0), link)
+}
+
+/// A run of a latency tool.
+pub(crate) fn full_latency() -> Document {
+    let mut document = full_rdma();
+    let latency = Latency {
+        t_min_usec: 1.5,
+        t_max_usec: 9.5,
+        t_typical_usec: 2.5,
+        t_avg_usec: 2.5,
+        t_stdev_usec: 0.5,
+        p99_usec: 3.5,
+        p99_9_usec: 4.5,
+        p99_99_usec: 5.5,
+        histogram: vec![Bucket { up_to_usec: 2.5, count: 600 }],
+    };
+    document.rounds =
+        vec![Round { peak_messages_per_sec: None, latency: Some(latency), checked: None, ..round() }];
+    document.results = vec![ResultRow::Latency(LatencyRow {
+        size_bytes: 2,
+        iterations: 1000,
+        rounds: 3,
+        t_min_usec: 1.5,
+        t_max_usec: 9.5,
+        t_typical_usec: 2.5,
+        t_avg_usec: 2.5,
+        t_stdev_usec: 0.5,
+        p99_usec: 3.5,
+        p99_9_usec: 4.5,
+        p99_99_usec: 5.5,
+        spread_percent: Some(1.5),
+        partial: false,
+    })];
+    document
 }
 
 fn document(transport: Transport, round_length: RoundLength, link: Link) -> Document {
@@ -117,14 +154,15 @@ fn round() -> Round {
         direction: Direction::ClientToServer,
         messages: 10_000,
         elapsed_ns: 800_000,
-        peak_messages_per_sec: 760_000.5,
+        peak_messages_per_sec: Some(760_000.5),
+        latency: None,
         partial: false,
         checked: Some(Checked { checked_bytes: 131_072, wrong_bytes: 3, first_wrong }),
     }
 }
 
 fn row() -> ResultRow {
-    ResultRow {
+    ResultRow::Bandwidth(BandwidthRow {
         size_bytes: 65536,
         iterations: 10_000,
         rounds: 3,
@@ -138,5 +176,5 @@ fn row() -> ResultRow {
         partial: false,
         checked_bytes: Some(393_216),
         wrong_bytes: Some(3),
-    }
+    })
 }

@@ -33,9 +33,14 @@ impl Tool {
         Self { words: vec![path.into()], env: Vec::new() }
     }
 
-    /// `write-bw` over TCP, which every host has.
+    /// The built tool `name`, over TCP, which every host has.
+    pub fn tcp(name: &str) -> Self {
+        Self::new(name).args("--transport tcp")
+    }
+
+    /// `write-bw` over TCP.
     pub fn write_bw_tcp() -> Self {
-        Self::new("write-bw").args("--transport tcp")
+        Self::tcp("write-bw")
     }
 
     /// Adds arguments, split at spaces.

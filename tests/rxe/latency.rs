@@ -1,0 +1,80 @@
+//! write-lat between the VMs: numbers that are in order, over every size, and failures that are told.
+
+use std::time::Instant;
+
+use linkproof_tests::lab::{Lab, Outcome, Running, User, Vm};
+use linkproof_tests::schema;
+use serde_json::Value;
+
+use crate::failures::{NOTICED_WITHIN, await_traffic, signal_in};
+use crate::port;
+
+fn server_in_a(lab: &Lab, port: &str) -> Running {
+    lab.server(Vm::A, User::Root, &["write-lat", "-d", "rxe0", "-p", port])
+}
+
+fn client_in_b(lab: &Lab, port: &str, options: &[&str]) -> Outcome {
+    let mut program = vec!["write-lat", "-d", "rxe0", "-p", port, "a"];
+    program.extend(options);
+    lab.run(Vm::B, &program)
+}
+
+fn figures_are_in_order(row: &Value) {
+    let figure = |name: &str| row[name].as_f64().unwrap_or_else(|| panic!("no {name} in {row}"));
+    let rising =
+        ["t_min_usec", "t_typical_usec", "p99_usec", "p99_9_usec", "p99_99_usec", "t_max_usec"].map(figure);
+    assert!(rising[0] > 0.0 && rising.is_sorted(), "{row}");
+}
+
+#[test]
+fn half_round_trips_of_several_kinds_of_run() {
+    let Some(lab) = Lab::get("half_round_trips_of_several_kinds_of_run") else { return };
+    let port = port();
+    let _server = server_in_a(lab, &port);
+    for options in [&["-n", "20", "--json"][..], &["-s", "4K", "-n", "20", "--json"], &["-D", "2", "--json"]]
+    {
+        let outcome = client_in_b(lab, &port, options).expect_status(0);
+        let document = outcome.json();
+        schema::validate(&document);
+        figures_are_in_order(&document["results"][0]);
+        let registered = document["memory"]["registration"].as_str().unwrap();
+        assert!(
+            registered.contains("strict ordering"),
+            "the last byte may not overtake the others: {registered}"
+        );
+    }
+}
+
+#[test]
+fn every_size_with_a_histogram() {
+    let Some(lab) = Lab::get("every_size_with_a_histogram") else { return };
+    let port = port();
+    // Both ends in one VM: between two a round trip of 8 MiB takes the better part of a second.
+    let _server = server_in_a(lab, &port);
+    let program =
+        ["write-lat", "-d", "rxe0", "-p", &port, "10.77.0.1", "-a", "-n", "4", "--rounds", "1", "-H"];
+    let outcome = lab.run(Vm::A, &program).expect_status(0);
+    outcome.expect_stdout(&[
+        "t_min[usec]  t_max[usec]  t_typical[usec]",
+        "Half round trips at 2 B",
+        "Half round trips at 8 MiB",
+        "RDMA write latency over RC, half a round trip",
+    ]);
+}
+
+#[test]
+fn a_latency_server_that_is_killed_is_noticed() {
+    let Some(lab) = Lab::get("a_latency_server_that_is_killed_is_noticed") else { return };
+    let port = port();
+    let _server = server_in_a(lab, &port);
+    let client = lab.start(
+        Vm::B,
+        User::Root,
+        &["write-lat", "-d", "rxe0", "-p", &port, "a", "-D", "90", "--rounds", "1"],
+    );
+    await_traffic(lab, Vm::B);
+    signal_in(lab, Vm::A, &port, "KILL");
+    let killed = Instant::now();
+    let outcome = client.finish().expect_status(4).expect_stderr(&["the server a", "got so far: "]);
+    assert!(killed.elapsed() < NOTICED_WITHIN, "noticed after {:?}\n{}", killed.elapsed(), outcome.show());
+}
