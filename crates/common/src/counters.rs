@@ -37,6 +37,41 @@ impl Counters {
     }
 }
 
+/// Counters whose growth means that packets were lost, repeated, marked or refused, and what each counts. Names are
+/// the drivers' own: the first group mlx5's, the second Soft-RoCE's, the last common to InfiniBand ports.
+const TROUBLE: &[(&str, &str)] = &[
+    ("packet_seq_err", "packets missing at the responder"),
+    ("out_of_sequence", "packets out of order"),
+    ("implied_nak_seq_err", "acknowledgements missing"),
+    ("local_ack_timeout_err", "acknowledgement timeouts"),
+    ("rnr_nak_retry_err", "receiver not ready"),
+    ("roce_adp_retrans", "adaptive retransmissions"),
+    ("roce_slow_restart", "slow restarts"),
+    ("np_cnp_sent", "congestion notifications sent"),
+    ("rp_cnp_handled", "congestion notifications obeyed"),
+    ("np_ecn_marked_roce_packets", "packets marked for congestion"),
+    ("rx_discards_phy", "packets dropped on arrival"),
+    ("completer_retry_err", "retries"),
+    ("retry_exceeded_err", "retries exhausted"),
+    ("out_of_seq_request", "packets out of order"),
+    ("rcvd_seq_err", "negative acknowledgements"),
+    ("rcvd_rnr_err", "receiver not ready"),
+    ("symbol_error", "symbol errors on the link"),
+    ("link_downed", "link losses"),
+    ("port_rcv_errors", "damaged packets"),
+    ("port_xmit_discards", "packets dropped before sending"),
+];
+
+/// The counters among `growth` that mean trouble, in words; `None` where there is none.
+pub fn trouble(growth: &BTreeMap<String, u64>) -> Option<String> {
+    let known = |(name, more): (&String, &u64)| {
+        let (_, meaning) = TROUBLE.iter().find(|(known, _)| known == name)?;
+        Some(format!("{name} {more} ({meaning})"))
+    };
+    let found: Vec<String> = growth.iter().filter_map(known).collect();
+    (!found.is_empty()).then(|| found.join(", "))
+}
+
 /// Growth in words: `retry_exceeded_err 1, sent_pkts 40`.
 pub fn describe(growth: &BTreeMap<String, u64>) -> String {
     if growth.is_empty() {
@@ -49,6 +84,16 @@ pub fn describe(growth: &BTreeMap<String, u64>) -> String {
 mod tests {
     use super::*;
     use std::fs;
+
+    #[test]
+    fn only_counters_that_mean_trouble_are_troubling() {
+        let growth = |name: &str| [(name.to_owned(), 3), ("sent_pkts".to_owned(), 900)].into();
+        assert_eq!(trouble(&growth("rcvd_pkts")), None);
+        assert_eq!(
+            trouble(&growth("rp_cnp_handled")).unwrap(),
+            "rp_cnp_handled 3 (congestion notifications obeyed)"
+        );
+    }
 
     #[test]
     fn only_what_has_grown_is_told() {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::plan::Role;
 use crate::units::{ByteSize, show_duration};
 
 /// A caution beside a result.
@@ -80,6 +81,16 @@ impl Warning {
             "part of the time only one direction was busy: the sum is higher than the link carried at once",
             "use -D, so that both directions run for the same time",
         ))
+    }
+
+    /// The adapter of one end has counted trouble during the run.
+    pub fn counters_moved(role: Role, source: &str, trouble: &str) -> Self {
+        Self::new(
+            "counters-moved",
+            format!("on the {}, {source} counted {trouble}", role.name()),
+            "packets were lost, repeated or held back: the figures are this path's under trouble, not its best",
+            "compare MTU, flow control and cabling of both ends; other traffic on the port counts as well",
+        )
     }
 
     /// As it goes to stderr.

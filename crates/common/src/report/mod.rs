@@ -237,6 +237,11 @@ impl Document {
         let (results, warnings) = summarise(self.plan.as_ref(), self.link.as_ref(), &self.rounds);
         self.results = results;
         self.warnings.extend(warnings);
+        let counted = |evidence: &Evidence| {
+            let trouble = crate::counters::trouble(&evidence.moved)?;
+            Some(Warning::counters_moved(evidence.role, &evidence.source, &trouble))
+        };
+        self.warnings.extend(self.evidence.iter().filter_map(counted));
         let wrong = summary::wrong_data(&self.rounds);
         self.verdict.failures.extend(failure.into_iter().chain(wrong));
         self.verdict.ok = self.verdict.failures.is_empty();
