@@ -22,10 +22,6 @@ pub const PREAMBLE_LEN: usize = 16;
 
 const PREAMBLE_NAME: &str = "linkproof/";
 
-/// A frame's longest payload. The longest message is the document: 64 sizes × 1000 rounds × 2 directions would
-/// not fit, but no run of that length has ever been sensible; a real one has some kilobytes.
-pub const MAX_FRAME: usize = 32 << 20;
-
 /// What this end says first: `linkproof/1`, filled up with zeros.
 pub fn preamble() -> [u8; PREAMBLE_LEN] {
     let mut bytes = [0; PREAMBLE_LEN];
@@ -50,6 +46,13 @@ pub enum Message {
         tool: String,
         /// The machine.
         host: Host,
+    },
+    /// Server: I have your proposal, and serve another client first. Said at once and then each second.
+    Wait {
+        /// Whom; absent between two clients.
+        serving: Option<String>,
+        /// How many wait that came before.
+        ahead: u32,
     },
     /// Client: what I want to measure.
     Propose {
@@ -124,6 +127,7 @@ impl Message {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Hello { .. } => "hello",
+            Self::Wait { .. } => "wait",
             Self::Propose { .. } => "propose",
             Self::Agree { .. } => "agree",
             Self::Connect { .. } => "connect",
@@ -201,6 +205,7 @@ mod tests {
             Message::Ready,
             Message::Begin { stretch: Stretch { point: 3, round: None } },
             Message::Propose { plan: crate::plan::tests::plan(), link: None },
+            Message::Wait { serving: Some("10.0.0.1:4000".to_owned()), ahead: 2 },
             Message::End { per_qp: vec![1, 2] },
             Message::Abort { error: Error::new(crate::error::ErrorKind::Memlock, "x") },
         ];

@@ -1,113 +1,148 @@
-//! The server that stays: it listens, and serves one client after another until it is stopped.
+//! The server that stays: it listens, greets whoever comes, and hands its clients out one after another.
+//!
+//! Two threads. The doorkeeper (`door`) owns the listening socket and everybody who has not proposed a plan yet, or
+//! waits for its turn; nobody can make it wait. The server's own thread takes one client at a time
+//! ([`Server::next_client`]) and has it for as long as the run takes.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd;
+mod complaints;
+mod door;
+mod listen;
+mod newcomer;
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use socket2::{Domain, Socket, Type};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
+use crate::environment::Host;
 use crate::error::{Error, ErrorKind, Result, show_io_error};
+use crate::exchange::hold::Hold;
+use crate::exchange::tcp::{TcpChannel, show_address};
 use crate::interrupt;
 
-/// Clients that may wait their turn.
-const BACKLOG: i32 = 128;
 /// How often an idle server looks whether it shall stop.
-const LOOK_AROUND_MS: u8 = 100;
+const LOOK_AROUND: Duration = Duration::from_millis(100);
 
-/// A listening control port.
-pub struct Listener(TcpListener);
+/// What a server says of itself, and to whom it complains.
+pub struct Manners {
+    /// The tool: clients must be the same.
+    pub tool: &'static str,
+    /// This machine, for `hello`.
+    pub host: Box<dyn Fn() -> Host + Send>,
+    /// Is told of those who were turned away; seldom, however many they are.
+    pub complain: Box<dyn Fn(&Error) + Send>,
+}
 
-impl Listener {
-    /// Listens on `port` of every address, IPv6 and IPv4 alike.
+/// A client that has said who it is and what it wants; its proposal is the next message on the channel.
+pub struct Client {
+    /// The control channel.
+    pub channel: TcpChannel,
+    /// Where it comes from.
+    pub from: SocketAddr,
+    /// Both machines, the client's first.
+    pub hosts: Vec<Host>,
+}
+
+/// A listening server. Dropping it closes the port and sends everybody away who waits.
+pub struct Server {
+    shared: Arc<Shared>,
+    wake: UnixStream,
+    doorkeeper: Option<JoinHandle<()>>,
+}
+
+/// What the two threads share.
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// How many wait: [`State::waiting`]'s length, for those who can't wait for the lock.
+    others: Arc<AtomicUsize>,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Client>,
+    /// The client that has its turn.
+    serving: Option<String>,
+    /// Why nobody can be accepted any more.
+    failure: Option<Error>,
+    closed: bool,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing that holds the lock can leave the state half changed.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// To be called whenever the number of those who wait has changed.
+    fn count(&self, state: &State) {
+        self.others.store(state.waiting.len(), Ordering::Relaxed);
+        self.changed.notify_all();
+    }
+}
+
+impl Server {
+    /// Listens on `port` of every address, IPv6 and IPv4 alike, and begins to greet.
     ///
     /// # Errors
     /// [`ErrorKind::Listen`], naming the port.
-    pub fn bind(port: u16) -> Result<Self> {
-        // A host without IPv6 has only the second.
-        dual_stack(port)
-            .or_else(|error| match error.raw_os_error() {
-                Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL) => v4_only(port),
-                _ => Err(error),
-            })
-            .map(Self)
-            .map_err(|error| taken(port, &error))
+    pub fn open(port: u16, manners: Manners) -> Result<Self> {
+        let listener = listen::on(port)?;
+        let shared = Arc::new(Shared::default());
+        let spawn = || {
+            let (wake, woken) = UnixStream::pair()?;
+            let door = door::Door::new(listener, manners, Arc::clone(&shared), woken);
+            let doorkeeper = std::thread::Builder::new().name("door".to_owned()).spawn(|| door.keep())?;
+            Ok((wake, doorkeeper))
+        };
+        let (wake, doorkeeper) = spawn().map_err(|error: std::io::Error| {
+            Error::new(ErrorKind::Listen, format!("cannot start to serve: {}", show_io_error(&error)))
+        })?;
+        Ok(Self { shared, wake, doorkeeper: Some(doorkeeper) })
     }
 
-    /// The next client; `None` where the user has asked to stop.
+    /// The next client, once the last one is done with; `None` where the user has asked to stop.
     ///
     /// # Errors
     /// [`ErrorKind::Listen`] where nothing can be accepted any more.
-    pub fn next_client(&self) -> Result<Option<(TcpStream, SocketAddr)>> {
+    pub fn next_client(&self) -> Result<Option<Client>> {
+        let mut state = self.shared.lock();
+        state.serving = None;
         while !interrupt::requested() {
-            let mut fds = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
-            let _ = poll(&mut fds, PollTimeout::from(LOOK_AROUND_MS));
-            match self.0.accept() {
-                Ok(client) => return Ok(Some(client)),
-                Err(error) if may_pass(&error) => {}
-                Err(error) => {
-                    return Err(Error::new(
-                        ErrorKind::Listen,
-                        format!("cannot accept clients: {}", show_io_error(&error)),
-                    ));
-                }
+            if let Some(client) = state.waiting.pop_front() {
+                state.serving = Some(show_address(client.from));
+                self.shared.count(&state);
+                return Ok(Some(client));
             }
+            if let Some(failure) = state.failure.take() {
+                return Err(failure);
+            }
+            let woken = self.shared.changed.wait_timeout(state, LOOK_AROUND);
+            state = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
         Ok(None)
     }
+
+    /// A limit for a step in which this server waits for its client: shorter while others wait for theirs.
+    pub fn hold(&self) -> Hold {
+        Hold::new(Arc::clone(&self.shared.others))
+    }
 }
 
-/// Nobody there, a signal, or a client that left before it was accepted.
-fn may_pass(error: &std::io::Error) -> bool {
-    use std::io::ErrorKind as Io;
-    matches!(error.kind(), Io::WouldBlock | Io::Interrupted | Io::ConnectionAborted | Io::ConnectionReset)
-}
-
-fn dual_stack(port: u16) -> std::io::Result<TcpListener> {
-    let socket = Socket::new(Domain::IPV6, Type::STREAM, None)?;
-    socket.set_only_v6(false)?;
-    listening(socket, SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)))
-}
-
-fn v4_only(port: u16) -> std::io::Result<TcpListener> {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
-    listening(socket, SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)))
-}
-
-fn listening(socket: Socket, address: SocketAddr) -> std::io::Result<TcpListener> {
-    // A server can be restarted while connections of the last one linger in TIME_WAIT.
-    socket.set_reuse_address(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    socket.set_nonblocking(true)?;
-    Ok(socket.into())
-}
-
-fn taken(port: u16, error: &std::io::Error) -> Error {
-    let failure =
-        Error::new(ErrorKind::Listen, format!("cannot listen on TCP port {port}: {}", show_io_error(error)));
-    match error.kind() {
-        std::io::ErrorKind::AddrInUse => failure.hint(format!(
-            "another server runs there (ss -ltnp 'sport = :{port}'); choose another with --port on both ends"
-        )),
-        std::io::ErrorKind::PermissionDenied => {
-            failure.hint("ports below 1024 need privileges; choose another with --port on both ends")
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shared.lock().closed = true;
+        let _ = std::io::Write::write(&mut &self.wake, &[1]);
+        if let Some(doorkeeper) = self.doorkeeper.take() {
+            // A doorkeeper that panicked has closed the door too.
+            let _ = doorkeeper.join();
         }
-        _ => failure,
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn takes_clients_of_both_families_and_refuses_a_taken_port() {
-        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let listener = Listener::bind(free).unwrap();
-        let _v4 = TcpStream::connect(("127.0.0.1", free)).unwrap();
-        assert!(listener.next_client().unwrap().is_some());
-        let error = Listener::bind(free).err().unwrap();
-        assert_eq!(error.kind, ErrorKind::Listen);
-        assert!(error.hint.unwrap().contains("--port"));
-    }
-}
+mod tests;
