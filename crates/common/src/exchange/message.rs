@@ -24,16 +24,23 @@ const PREAMBLE_NAME: &str = "linkproof/";
 
 /// What this end says first: `linkproof/1`, filled up with zeros.
 pub fn preamble() -> [u8; PREAMBLE_LEN] {
+    preamble_of(PROTOCOL_VERSION)
+}
+
+/// What an end of that version says first. One of more than six digits is cut off.
+pub fn preamble_of(version: u32) -> [u8; PREAMBLE_LEN] {
     let mut bytes = [0; PREAMBLE_LEN];
-    let text = format!("{PREAMBLE_NAME}{PROTOCOL_VERSION}");
-    bytes[..text.len()].copy_from_slice(text.as_bytes());
+    let text = format!("{PREAMBLE_NAME}{version}");
+    bytes.iter_mut().zip(text.bytes()).for_each(|(byte, of_text)| *byte = of_text);
     bytes
 }
 
-/// The protocol version in a peer's preamble; `None` where it is no linkproof tool's.
+/// The protocol version in a peer's preamble; `None` where it is no linkproof tool's, to the last byte.
 pub fn version_in_preamble(bytes: &[u8; PREAMBLE_LEN]) -> Option<u32> {
     let text = std::str::from_utf8(bytes).ok()?.trim_end_matches('\0');
-    text.strip_prefix(PREAMBLE_NAME)?.parse().ok()
+    let version = text.strip_prefix(PREAMBLE_NAME)?.parse().ok()?;
+    // Rust reads more spellings of a number than one.
+    (preamble_of(version) == *bytes).then_some(version)
 }
 
 /// One message.
@@ -196,6 +203,9 @@ mod tests {
         assert_eq!(version_in_preamble(&preamble()), Some(PROTOCOL_VERSION));
         assert_eq!(version_in_preamble(b"linkproof/77\0\0\0\0"), Some(77));
         assert_eq!(version_in_preamble(b"GET / HTTP/1.1\r\n"), None);
+        for another_spelling in [b"linkproof/+1\0\0\0\0", b"linkproof/01\0\0\0\0"] {
+            assert_eq!(version_in_preamble(another_spelling), None);
+        }
         assert_eq!(version_in_preamble(b"6.06\0\0\0\0\0\0\0\0\0\0\0\0"), None);
     }
 
