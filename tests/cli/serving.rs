@@ -1,6 +1,6 @@
 //! The server: it stays, and serves one client after another.
 
-use linkproof_tests::{SOON, Tool, free_port, skip};
+use linkproof_tests::{Relay, SOON, Sender, Tool, free_port, skip};
 use nix::sys::signal::Signal;
 
 fn served(host: &str, port: u16) {
@@ -40,6 +40,23 @@ fn clients_that_come_together_are_served_one_after_the_other() {
     for client in clients {
         client.finish().exits(0);
     }
+}
+
+#[test]
+fn a_client_that_has_to_wait_says_for_whom_and_once_only() {
+    let port = free_port();
+    let _server = Tool::write_bw_tcp().serve(port);
+    let relay = Relay::to(port);
+    let first = Tool::write_bw_tcp().args(&format!("127.0.0.1 -p {} -D 60 --rounds 1", relay.port)).start();
+    relay.wait_for_progress_of(Sender::Client);
+    let second = Tool::write_bw_tcp().args(&format!("127.0.0.1 -p {port} -n 10")).start();
+    let words = "waiting for this client's turn: the server 127.0.0.1 serves 127.0.0.1:";
+    second.wait_for_stderr(words);
+    first.signal(Signal::SIGINT);
+    first.finish().exits(130);
+    let served = second.finish();
+    served.exits(0);
+    assert_eq!(served.stderr.matches(words).count(), 1);
 }
 
 #[test]

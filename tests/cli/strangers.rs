@@ -1,6 +1,6 @@
 //! Peers that are something else: each end says who it is, and the server stays.
 
-use linkproof_tests::{FakeServer, Running, StrangeClient, Tool, free_port};
+use linkproof_tests::{FakeServer, Running, SOON, StrangeClient, Tool, free_port};
 
 fn server() -> (Running, u16) {
     let port = free_port();
@@ -63,7 +63,7 @@ fn a_client_that_says_nothing_does_not_hold_the_server() {
     let (server, port) = server();
     let _silent = StrangeClient::saying(port, b"");
     serves_on(port);
-    assert!(server.stderr().contains("said nothing"), "the server says whom it gave up on");
+    server.wait_for_stderr("said nothing");
 }
 
 #[test]
@@ -72,4 +72,14 @@ fn a_web_server_is_no_linkproof_server() {
     let refused = Tool::write_bw_tcp().args(&format!("127.0.0.1 -p {} --json", fake.port)).run();
     refused.exits(4).says(&["is no linkproof tool", "HTTP/1.1 400"]);
     assert_eq!(refused.document()["verdict"]["failures"][0]["code"], "not-linkproof");
+}
+
+#[test]
+fn strangers_are_not_the_one_client_of_once() {
+    let port = free_port();
+    let server = Tool::write_bw_tcp().args("--once").serve(port);
+    let _stranger = StrangeClient::saying(port, b"GET / HTTP/1.1\r\n\r\n");
+    server.wait_for_stderr("is no linkproof tool");
+    serves_on(port);
+    server.finish_within(SOON).exits(0);
 }

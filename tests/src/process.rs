@@ -142,6 +142,11 @@ impl Running {
         self.stderr.text()
     }
 
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends it a signal.
     ///
     /// # Panics

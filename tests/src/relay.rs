@@ -90,6 +90,11 @@ impl Relay {
         self.wait_for(&what, |frame| frame.progress_of(sender).filter(|&completed| completed > 0))
     }
 
+    /// Everything that has gone by.
+    pub fn frames(&self) -> Vec<Frame> {
+        self.seen.frames.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// The last number of messages that `sender` reported.
     pub fn last_progress_of(&self, sender: Sender) -> Option<u64> {
         let frames = self.seen.frames.lock().unwrap_or_else(PoisonError::into_inner);

@@ -19,6 +19,8 @@ pub fn run<T: Tool>(tool: &mut T, ends: Ends, host: &str, plan: Result<Plan>, ou
     match plan.and_then(|plan| connect::<T>(ends, host, plan, &mut document)) {
         Err(error) => document.conclude(Some(error)),
         Ok((mut channel, local, plan)) => {
+            let teller = output.clone();
+            channel.when_told_to_wait(move |turn| teller.note(&turn));
             let measured = measure(tool, &mut channel, &local, plan, &mut document);
             match tell_peer(&mut channel, measured) {
                 Ok(ending) => deliver(&mut channel, &mut document, ending),

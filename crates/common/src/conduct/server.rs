@@ -1,30 +1,26 @@
 //! The server: takes no test options, learns the plan from each client, and serves one after another.
 
-use std::net::{SocketAddr, TcpStream};
-
 use super::{Ends, Stage, Tool};
 use crate::args::OutputArgs;
 use crate::environment::Host;
 use crate::error::{Error, ErrorKind, ExitStatus, Origin, Result};
+use crate::exchange::frame::FrameLimit;
 use crate::exchange::message::Stretch;
 use crate::exchange::tcp::{TcpChannel, show_address};
 use crate::exchange::{Channel, Message, interrupted, out_of_order, while_working};
 use crate::plan::Role;
 use crate::report::{Document, Layout, Output};
-use crate::serve::Listener;
+use crate::serve::{Client, Manners, Server};
 use crate::session::{STEP_LIMIT, Session, agree, tell_peer};
 use crate::watch::PEER_SILENCE_LIMIT;
-
-/// How long the server waits for the client between two stretches: it may be checking gigabytes.
-const NEXT_STEP_LIMIT: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// Runs `tool` as a server until it is stopped, or has served one client with `--once`. `test_options` are the
 /// options on its command line that only a client takes.
 pub fn run<T: Tool>(tool: &mut T, ends: Ends, test_options: &[String], output: &OutputArgs) -> ExitStatus {
     let layout = if ends.peer.once { Layout::Pretty } else { Layout::Line };
     let output = Output::new(T::NAME, output, layout);
-    match listen(ends, test_options, &output) {
-        Ok(listener) => serve(tool, ends, &listener, &output),
+    match listen::<T>(ends, test_options, &output) {
+        Ok(server) => serve(tool, ends, &server, &output),
         Err(error) => {
             let mut document = Document::begin(T::NAME, T::VERSION);
             document.conclude(Some(error));
@@ -33,17 +29,23 @@ pub fn run<T: Tool>(tool: &mut T, ends: Ends, test_options: &[String], output: &
     }
 }
 
-fn listen(ends: Ends, test_options: &[String], output: &Output) -> Result<Listener> {
+fn listen<T: Tool>(ends: Ends, test_options: &[String], output: &Output) -> Result<Server> {
     refuse(test_options)?;
     // The device is chosen again for each client, but a server that could serve none says so at once.
     let local = ends.local()?;
-    let listener = Listener::bind(ends.peer.port)?;
+    let (files, complainer) = (local.files().clone(), output.clone());
+    let manners = Manners {
+        tool: T::NAME,
+        host: Box::new(move || Host::this_machine(Role::Server, T::VERSION, &files)),
+        complain: Box::new(move |error| complainer.say_failure(error)),
+    };
+    let server = Server::open(ends.peer.port, manners)?;
     output.note(&format!(
         "serving on TCP port {} with {}; stop it with Ctrl-C",
         ends.peer.port,
         local.describe()
     ));
-    Ok(listener)
+    Ok(server)
 }
 
 fn refuse(test_options: &[String]) -> Result<()> {
@@ -62,10 +64,10 @@ fn refuse(test_options: &[String]) -> Result<()> {
     ))
 }
 
-fn serve<T: Tool>(tool: &mut T, ends: Ends, listener: &Listener, output: &Output) -> ExitStatus {
+fn serve<T: Tool>(tool: &mut T, ends: Ends, server: &Server, output: &Output) -> ExitStatus {
     loop {
-        let (status, go_on) = match listener.next_client() {
-            Ok(Some((socket, from))) => serve_client(tool, ends, socket, from, output),
+        let (status, go_on) = match server.next_client() {
+            Ok(Some(client)) => serve_client(tool, ends, server, client, output),
             // Stopped while idle: that is how a server ends.
             Ok(None) => return ExitStatus::Good,
             Err(error) => {
@@ -84,16 +86,14 @@ fn serve<T: Tool>(tool: &mut T, ends: Ends, listener: &Listener, output: &Output
 fn serve_client<T: Tool>(
     tool: &mut T,
     ends: Ends,
-    socket: TcpStream,
-    from: SocketAddr,
+    server: &Server,
+    client: Client,
     output: &Output,
 ) -> (ExitStatus, bool) {
     let mut document = Document::begin(T::NAME, T::VERSION);
-    let served = TcpChannel::accept(socket, from).and_then(|mut channel| {
-        let result = converse(tool, ends, &mut channel, &mut document);
-        tell_peer(&mut channel, result)
-    });
-    match served {
+    let Client { mut channel, from, hosts } = client;
+    let result = converse(tool, ends, server, &mut channel, hosts, &mut document);
+    match tell_peer(&mut channel, result) {
         Ok(result) => (output.show(&result), true),
         Err(error) => {
             let own_wish = error.kind == ErrorKind::Interrupted && error.origin == Origin::Local;
@@ -107,21 +107,32 @@ fn serve_client<T: Tool>(
 fn converse<T: Tool>(
     tool: &mut T,
     ends: Ends,
+    server: &Server,
     channel: &mut TcpChannel,
+    hosts: Vec<Host>,
     document: &mut Document,
 ) -> Result<Document> {
     let local = ends.local()?;
-    let host = Host::this_machine(Role::Server, T::VERSION, local.files());
-    let agreed = agree(channel, &local, T::NAME, host)?;
+    let agreed = agree(channel, &local, hosts)?;
     document.plan = Some(agreed.plan().clone());
     document.hosts = agreed.hosts().to_vec();
+    channel.allow_frames(FrameLimit::Run);
+    channel.limit_hold(Some(server.hold()));
     let session = Session::bring_up(channel, &local, &agreed, Role::Server)?;
     document.link = Some(session.link().clone());
     document.memory = Some(session.memory().clone());
     loop {
-        match channel.expect_any(NEXT_STEP_LIMIT)? {
+        channel.limit_hold(Some(server.hold()));
+        let next = channel.expect_any(STEP_LIMIT)?;
+        // A stretch is as long as the plan says, and has its own limits.
+        channel.limit_hold(None);
+        match next {
             Message::Begin { stretch } => one_stretch(tool, channel, &session, stretch)?,
-            Message::Finish => return take_result(channel, &session),
+            Message::Finish => {
+                channel.limit_hold(Some(server.hold()));
+                channel.allow_frames(FrameLimit::Result);
+                return take_result(channel, &session);
+            }
             other => return Err(out_of_order("begin", &other)),
         }
     }

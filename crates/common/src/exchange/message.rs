@@ -22,22 +22,25 @@ pub const PREAMBLE_LEN: usize = 16;
 
 const PREAMBLE_NAME: &str = "linkproof/";
 
-/// A frame's longest payload. The longest message is the document: 64 sizes × 1000 rounds × 2 directions would
-/// not fit, but no run of that length has ever been sensible; a real one has some kilobytes.
-pub const MAX_FRAME: usize = 32 << 20;
-
 /// What this end says first: `linkproof/1`, filled up with zeros.
 pub fn preamble() -> [u8; PREAMBLE_LEN] {
+    preamble_of(PROTOCOL_VERSION)
+}
+
+/// What an end of that version says first. One of more than six digits is cut off.
+pub fn preamble_of(version: u32) -> [u8; PREAMBLE_LEN] {
     let mut bytes = [0; PREAMBLE_LEN];
-    let text = format!("{PREAMBLE_NAME}{PROTOCOL_VERSION}");
-    bytes[..text.len()].copy_from_slice(text.as_bytes());
+    let text = format!("{PREAMBLE_NAME}{version}");
+    bytes.iter_mut().zip(text.bytes()).for_each(|(byte, of_text)| *byte = of_text);
     bytes
 }
 
-/// The protocol version in a peer's preamble; `None` where it is no linkproof tool's.
+/// The protocol version in a peer's preamble; `None` where it is no linkproof tool's, to the last byte.
 pub fn version_in_preamble(bytes: &[u8; PREAMBLE_LEN]) -> Option<u32> {
     let text = std::str::from_utf8(bytes).ok()?.trim_end_matches('\0');
-    text.strip_prefix(PREAMBLE_NAME)?.parse().ok()
+    let version = text.strip_prefix(PREAMBLE_NAME)?.parse().ok()?;
+    // Rust reads more spellings of a number than one.
+    (preamble_of(version) == *bytes).then_some(version)
 }
 
 /// One message.
@@ -50,6 +53,13 @@ pub enum Message {
         tool: String,
         /// The machine.
         host: Host,
+    },
+    /// Server: I have your proposal, and serve another client first. Said at once and then each second.
+    Wait {
+        /// Whom; absent between two clients.
+        serving: Option<String>,
+        /// How many wait that came before.
+        ahead: u32,
     },
     /// Client: what I want to measure.
     Propose {
@@ -124,6 +134,7 @@ impl Message {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Hello { .. } => "hello",
+            Self::Wait { .. } => "wait",
             Self::Propose { .. } => "propose",
             Self::Agree { .. } => "agree",
             Self::Connect { .. } => "connect",
@@ -192,6 +203,9 @@ mod tests {
         assert_eq!(version_in_preamble(&preamble()), Some(PROTOCOL_VERSION));
         assert_eq!(version_in_preamble(b"linkproof/77\0\0\0\0"), Some(77));
         assert_eq!(version_in_preamble(b"GET / HTTP/1.1\r\n"), None);
+        for another_spelling in [b"linkproof/+1\0\0\0\0", b"linkproof/01\0\0\0\0"] {
+            assert_eq!(version_in_preamble(another_spelling), None);
+        }
         assert_eq!(version_in_preamble(b"6.06\0\0\0\0\0\0\0\0\0\0\0\0"), None);
     }
 
@@ -201,6 +215,7 @@ mod tests {
             Message::Ready,
             Message::Begin { stretch: Stretch { point: 3, round: None } },
             Message::Propose { plan: crate::plan::tests::plan(), link: None },
+            Message::Wait { serving: Some("10.0.0.1:4000".to_owned()), ahead: 2 },
             Message::End { per_qp: vec![1, 2] },
             Message::Abort { error: Error::new(crate::error::ErrorKind::Memlock, "x") },
         ];

@@ -3,6 +3,8 @@
 //! [`Channel`] has two implementations: [`tcp::TcpChannel`], and an in-process [`pair`] for tests. Messages are
 //! in [`message`]; `docs/wire-protocol.md` tells in which order they go.
 
+pub mod frame;
+pub mod hold;
 pub mod message;
 pub mod tcp;
 
@@ -52,6 +54,11 @@ pub trait Channel {
     /// The other end in words, for messages: `the server b (10.0.0.2:18515)`.
     fn peer(&self) -> String;
 
+    /// The server has said that it serves others first: whom, and how many wait before this end.
+    fn told_to_wait(&mut self, serving: Option<&str>, ahead: u32) {
+        let _ = (serving, ahead);
+    }
+
     /// The next message but [`Message::Progress`], of which `progress` is told; a peer's [`Message::Abort`] is its
     /// error, marked as the peer's. An end that waits tells the other every second that it lives.
     ///
@@ -78,6 +85,10 @@ pub trait Channel {
                 None | Some(Message::Stop) => {}
                 Some(Message::Progress { completed }) => {
                     progress(completed);
+                    last_heard = Instant::now();
+                }
+                Some(Message::Wait { serving, ahead }) => {
+                    self.told_to_wait(serving.as_deref(), ahead);
                     last_heard = Instant::now();
                 }
                 Some(Message::Abort { error }) => return Err(error.from_peer(&self.peer())),

@@ -3,24 +3,24 @@
 use std::collections::VecDeque;
 use std::io::{ErrorKind as IoKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{SockRef, TcpKeepalive};
 
-use super::message::{MAX_FRAME, PREAMBLE_LEN, PROTOCOL_VERSION, preamble, version_in_preamble};
+use super::frame::{FrameLimit, frame, take_frame};
+use super::hold::Hold;
+use super::message::{PREAMBLE_LEN, PROTOCOL_VERSION, preamble, version_in_preamble};
 use super::{Channel, Message, Waker};
 use crate::error::{Error, ErrorKind, Result, show_io_error};
 use crate::plan::Role;
 
 /// How long a connection attempt may take.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-/// How long a server waits for the first words of who connects: real clients say them at once.
-const SERVER_PREAMBLE_LIMIT: Duration = Duration::from_secs(3);
-/// How long a client waits for the server's first words: it may be serving another client.
-const CLIENT_PREAMBLE_LIMIT: Duration = Duration::from_secs(30);
+/// How long a client waits for the server's first words: it says them at once, whomever it serves.
+const PREAMBLE_LIMIT: Duration = Duration::from_secs(10);
 /// How long a frame may take to be taken by the peer.
 const SEND_LIMIT: Duration = Duration::from_secs(10);
 /// A host that is cut off is noticed after 3 + 6 × 2 s: the time that a live peer may be silent.
@@ -36,9 +36,17 @@ pub struct TcpChannel {
     peer: String,
     inbox: Vec<u8>,
     early: VecDeque<Message>,
+    limit: FrameLimit,
+    /// When the last whole frame came.
+    heard: Instant,
+    hold: Option<Hold>,
+    on_wait: Option<OnWait>,
     wake_read: UnixStream,
     wake_write: UnixStream,
 }
+
+/// What to do once when the server says that others come first.
+type OnWait = Box<dyn FnOnce(String) + Send>;
 
 impl TcpChannel {
     /// Connects to `host` as a client and exchanges preambles.
@@ -50,21 +58,73 @@ impl TcpChannel {
         let socket = connect_any(host, &addresses)?;
         let mut channel = Self::new(socket, Role::Server, host)?;
         channel.send_bytes(&preamble())?;
-        channel.read_preamble(CLIENT_PREAMBLE_LIMIT)?;
+        channel.limit = FrameLimit::Run;
+        channel.read_preamble(PREAMBLE_LIMIT)?;
         Ok(channel)
     }
 
-    /// Takes a connection as a server and exchanges preambles.
+    /// Takes a connection as a server, of which nothing is known yet.
+    ///
+    /// # Errors
+    /// [`ErrorKind::PeerLost`] where it is gone already.
+    pub fn accept(socket: TcpStream, from: SocketAddr) -> Result<Self> {
+        Self::new(socket, Role::Client, &show_address(from))
+    }
+
+    /// The server's half of the preambles, without waiting: takes what has come of the client's, and answers it.
+    /// False until it is whole.
     ///
     /// # Errors
     /// [`ErrorKind::NotLinkproof`] and [`ErrorKind::PeerVersion`] above all.
-    pub fn accept(socket: TcpStream, from: SocketAddr) -> Result<Self> {
-        let mut channel = Self::new(socket, Role::Client, &show_address(from))?;
+    pub fn answer_preamble(&mut self) -> Result<bool> {
+        self.fill(Duration::ZERO)?;
+        let Some(bytes) = self.take_preamble() else { return Ok(false) };
         // The answer goes out before the check: a client of another version learns from it which this one is.
-        let version = channel.read_preamble_bytes(SERVER_PREAMBLE_LIMIT)?;
-        channel.send_bytes(&preamble())?;
-        channel.check_preamble(version)?;
-        Ok(channel)
+        self.send_now(&preamble())?;
+        self.check_preamble(bytes)?;
+        Ok(true)
+    }
+
+    /// Sets how long the peer's frames may be from now on.
+    pub fn allow_frames(&mut self, limit: FrameLimit) {
+        self.limit = limit;
+    }
+
+    /// Sets or lifts the limit on how long the peer may hold this end.
+    pub fn limit_hold(&mut self, hold: Option<Hold>) {
+        self.hold = hold;
+    }
+
+    /// Does `tell` once if the server says that others come first; it gets that in words.
+    pub fn when_told_to_wait(&mut self, tell: impl FnOnce(String) + Send + 'static) {
+        self.on_wait = Some(Box::new(tell));
+    }
+
+    /// When the last message came; at first, when the connection was made.
+    pub fn heard(&self) -> Instant {
+        self.heard
+    }
+
+    /// Whether the peer has said nothing at all that was not taken yet.
+    pub fn is_silent(&self) -> bool {
+        self.inbox.is_empty()
+    }
+
+    /// Sends without waiting, for whoever has others to attend to: a peer that does not even take a short message
+    /// is given up.
+    ///
+    /// # Errors
+    /// [`ErrorKind::PeerLost`].
+    pub fn say(&mut self, message: &Message) -> Result<()> {
+        self.send_now(&frame(message)?)
+    }
+
+    fn send_now(&mut self, bytes: &[u8]) -> Result<()> {
+        match self.socket.write(bytes) {
+            Ok(count) if count == bytes.len() => Ok(()),
+            Ok(_) => Err(lost(&self.peer, &IoKind::WouldBlock.into())),
+            Err(error) => Err(lost(&self.peer, &error)),
+        }
     }
 
     fn new(socket: TcpStream, peer: Role, name: &str) -> Result<Self> {
@@ -83,7 +143,18 @@ impl TcpChannel {
         };
         let peer = format!("the {} {name}", peer.name());
         let (wake_read, wake_write) = set_up().map_err(|error| lost(&peer, &error))?;
-        Ok(Self { socket, peer, inbox: Vec::new(), early: VecDeque::new(), wake_read, wake_write })
+        Ok(Self {
+            socket,
+            peer,
+            inbox: Vec::new(),
+            early: VecDeque::new(),
+            limit: FrameLimit::Greeting,
+            heard: Instant::now(),
+            hold: None,
+            on_wait: None,
+            wake_read,
+            wake_write,
+        })
     }
 
     /// This end's address.
@@ -103,16 +174,10 @@ impl TcpChannel {
     }
 
     fn read_preamble(&mut self, limit: Duration) -> Result<()> {
-        let bytes = self.read_preamble_bytes(limit)?;
-        self.check_preamble(bytes)
-    }
-
-    fn read_preamble_bytes(&mut self, limit: Duration) -> Result<[u8; PREAMBLE_LEN]> {
         let deadline = Instant::now() + limit;
         loop {
-            if let Some(bytes) = self.inbox.first_chunk::<PREAMBLE_LEN>().copied() {
-                self.inbox.drain(..PREAMBLE_LEN);
-                return Ok(bytes);
+            if let Some(bytes) = self.take_preamble() {
+                return self.check_preamble(bytes);
             }
             if crate::interrupt::requested() {
                 return Err(super::interrupted());
@@ -125,12 +190,18 @@ impl TcpChannel {
         }
     }
 
+    fn take_preamble(&mut self) -> Option<[u8; PREAMBLE_LEN]> {
+        let bytes = self.inbox.first_chunk::<PREAMBLE_LEN>().copied()?;
+        self.inbox.drain(..PREAMBLE_LEN);
+        Some(bytes)
+    }
+
     fn no_preamble(&self, limit: Duration) -> Error {
         Error::new(
             ErrorKind::PeerTimeout,
             format!("{} took the connection but said nothing for {} s", self.peer, limit.as_secs()),
         )
-        .hint("it may be serving another client: try again later, or start another server on another --port")
+        .hint("see which program listens there, and whether it is stopped: a server answers at once")
     }
 
     fn check_preamble(&self, bytes: [u8; PREAMBLE_LEN]) -> Result<()> {
@@ -192,18 +263,16 @@ impl TcpChannel {
     }
 
     /// The first message in the inbox, if it is whole.
-    fn take_frame(&mut self) -> Result<Option<Message>> {
-        let Some(length) = self.inbox.first_chunk::<4>() else { return Ok(None) };
-        let length = u32::from_be_bytes(*length) as usize;
-        if length > MAX_FRAME {
-            return Err(
-                self.nonsense(format!("a frame of {length} bytes, more than the {MAX_FRAME} allowed"))
-            );
+    fn take_message(&mut self) -> Result<Option<Message>> {
+        let message = take_frame(&mut self.inbox, self.limit).map_err(|what| self.nonsense(what))?;
+        if message.is_some() {
+            self.heard = Instant::now();
         }
-        let Some(payload) = self.inbox.get(4..4 + length) else { return Ok(None) };
-        let message = serde_json::from_slice(payload);
-        self.inbox.drain(..4 + length);
-        message.map(Some).map_err(|error| self.nonsense(format!("a frame that can't be read: {error}")))
+        // A long frame's memory is not kept for the short ones that follow.
+        if self.inbox.is_empty() && self.inbox.capacity() > 2 * READ_PIECE {
+            self.inbox = Vec::new();
+        }
+        Ok(message)
     }
 
     fn nonsense(&self, what: String) -> Error {
@@ -213,28 +282,23 @@ impl TcpChannel {
 
 impl Channel for TcpChannel {
     fn send(&mut self, message: &Message) -> Result<()> {
-        let payload = serde_json::to_vec(message).map_err(|error| {
-            Error::new(ErrorKind::Protocol, format!("cannot encode \"{}\": {error}", message.name()))
-        })?;
-        let length =
-            u32::try_from(payload.len()).ok().filter(|&length| length as usize <= MAX_FRAME).ok_or_else(
-                || Error::new(ErrorKind::Protocol, format!("\"{}\" is too long to send", message.name())),
-            )?;
         // One write, so that the frame leaves in one piece.
-        let mut frame = length.to_be_bytes().to_vec();
-        frame.extend(payload);
-        self.send_bytes(&frame)
+        self.send_bytes(&frame(message)?)
     }
 
     fn receive_within(&mut self, wait: Duration) -> Result<Option<Message>> {
         if let Some(message) = self.early.pop_front() {
             return Ok(Some(message));
         }
-        if let Some(message) = self.take_frame()? {
+        if let Some(message) = self.take_message()? {
             return Ok(Some(message));
         }
         self.fill(wait)?;
-        self.take_frame()
+        let message = self.take_message()?;
+        match self.hold.as_ref().and_then(|hold| hold.over(self.heard, &self.peer)) {
+            Some(too_long) => Err(too_long),
+            None => Ok(message),
+        }
     }
 
     fn put_back(&mut self, messages: Vec<Message>) {
@@ -254,6 +318,23 @@ impl Channel for TcpChannel {
 
     fn peer(&self) -> String {
         self.peer.clone()
+    }
+
+    fn told_to_wait(&mut self, serving: Option<&str>, ahead: u32) {
+        let Some(tell) = self.on_wait.take() else { return };
+        let serving = serving.map_or(String::new(), |whom| format!(" serves {whom}"));
+        let waiting = match ahead {
+            0 => String::new(),
+            1 => ", one more client comes first".to_owned(),
+            more => format!(", {more} more clients come first"),
+        };
+        tell(format!("waiting for this client's turn: {}{serving}{waiting}", self.peer));
+    }
+}
+
+impl AsFd for TcpChannel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 
@@ -337,7 +418,9 @@ mod tests {
         let mut stranger = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         stranger.write_all(first).unwrap();
         let (socket, from) = listener.accept().unwrap();
-        (TcpChannel::accept(socket, from), stranger)
+        let mut channel = TcpChannel::accept(socket, from).unwrap();
+        channel.fill(Duration::from_secs(5)).unwrap();
+        (channel.answer_preamble().map(|_| channel), stranger)
     }
 
     fn receive(channel: &mut TcpChannel) -> Result<Message> {

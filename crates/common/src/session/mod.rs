@@ -9,7 +9,7 @@ mod preflight;
 mod rdma;
 mod tcp;
 
-pub use negotiate::{AgreedPlan, LocalEnd, agree, propose};
+pub use negotiate::{AgreedPlan, LocalEnd, agree, known_peer, propose};
 pub use preflight::check_local;
 
 use std::time::Duration;

@@ -151,13 +151,12 @@ pub fn propose(channel: &mut dyn Channel, local: &LocalEnd, plan: Plan, host: Ho
     }
 }
 
-/// The server's half: hears who the client is and what it wants, and agrees if this end can do it.
+/// The server's half, once the two have said who they are ([`known_peer`]): hears what the client wants, and
+/// agrees if this end can do it. `hosts` are both machines, the client's first.
 ///
 /// # Errors
 /// The reason for a refusal; the caller tells it to the client.
-pub fn agree(channel: &mut dyn Channel, local: &LocalEnd, tool: &str, host: Host) -> Result<AgreedPlan> {
-    let client_host = expect_hello(channel, tool)?;
-    channel.send(&Message::Hello { tool: tool.to_owned(), host: host.clone() })?;
+pub fn agree(channel: &mut dyn Channel, local: &LocalEnd, hosts: Vec<Host>) -> Result<AgreedPlan> {
     let (plan, theirs) = match channel.expect_any(STEP_LIMIT)? {
         Message::Propose { plan, link } => (plan, link),
         other => return Err(out_of_order("propose", &other)),
@@ -172,19 +171,27 @@ pub fn agree(channel: &mut dyn Channel, local: &LocalEnd, tool: &str, host: Host
         .hint("restart the server without --transport tcp, or run the client with it"));
     }
     check_local(&plan, local, Role::Server)?;
-    let agreed = AgreedPlan::new(plan, Role::Server, theirs, ours.clone(), vec![client_host, host])?;
+    let agreed = AgreedPlan::new(plan, Role::Server, theirs, ours.clone(), hosts)?;
     channel.send(&Message::Agree { link: ours })?;
     Ok(agreed)
 }
 
 fn expect_hello(channel: &mut dyn Channel, tool: &str) -> Result<Host> {
-    match channel.expect_any(STEP_LIMIT)? {
+    let hello = channel.expect_any(STEP_LIMIT)?;
+    known_peer(hello, tool, &channel.peer())
+}
+
+/// The machine of whoever says `hello`.
+///
+/// # Errors
+/// [`ErrorKind::PeerVersion`] where it is another tool, [`ErrorKind::Protocol`] where it is no hello.
+pub fn known_peer(hello: Message, tool: &str, peer: &str) -> Result<Host> {
+    match hello {
         Message::Hello { tool: theirs, host } if theirs == tool => Ok(host),
-        Message::Hello { tool: theirs, .. } => Err(Error::new(
-            ErrorKind::PeerVersion,
-            format!("{} is {theirs}, this end is {tool}", channel.peer()),
-        )
-        .hint("start the same tool on both ends, each pair on a --port of its own")),
+        Message::Hello { tool: theirs, .. } => {
+            Err(Error::new(ErrorKind::PeerVersion, format!("{peer} is {theirs}, this end is {tool}"))
+                .hint("start the same tool on both ends, each pair on a --port of its own"))
+        }
         other => Err(out_of_order("hello", &other)),
     }
 }
@@ -207,7 +214,11 @@ mod tests {
         let (mut client, mut server) = pair();
         std::thread::scope(|scope| {
             let server = scope.spawn(move || {
-                let result = agree(&mut server, &local(), tool, host(Role::Server));
+                let result = expect_hello(&mut server, tool).and_then(|client| {
+                    let ours = host(Role::Server);
+                    server.send(&Message::Hello { tool: tool.to_owned(), host: ours.clone() })?;
+                    agree(&mut server, &local(), vec![client, ours])
+                });
                 if let Err(error) = &result {
                     server.send(&Message::Abort { error: error.clone() }).unwrap();
                 }

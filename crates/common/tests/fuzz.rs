@@ -1,0 +1,157 @@
+//! The fuzz targets on the stable toolchain: the committed corpus, and a fixed number of mutations of it, the same in
+//! each run. `fuzz/README.md` has the rest.
+#![allow(unsafe_code, reason = "an allocator that counts")]
+
+#[path = "../../../fuzz/targets.rs"]
+#[allow(unreachable_pub, reason = "a library in the fuzz crate")]
+mod targets;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Mutations of each file: a few seconds for all of them, unoptimised.
+const MUTATIONS: u64 = 2000;
+/// What a byte of input may take at most. JSON is read into 32 bytes for each value, of which two bytes of input make
+/// one, in a vector that doubles as it grows.
+const PER_BYTE: usize = 64;
+/// What any input may take: error texts, small vectors.
+const SLACK: usize = 64 << 10;
+
+type Target = fn(&[u8]);
+
+struct Counting;
+
+static NOW: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: everything is passed on to the system's allocator as it is; the counters do not touch the memory.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let now = NOW.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
+        PEAK.fetch_max(now, Ordering::Relaxed);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        NOW.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Numbers without pattern, the same in each run (splitmix64).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit.max(1) as u64) as usize
+    }
+}
+
+/// What JSON, sizes and frames are sensitive to.
+const TOKENS: [&str; 14] = [
+    "\0\0\0\0",
+    "\0\0\0\u{7f}",
+    "[[[[[[[[",
+    "{\"a\":",
+    "null",
+    "-1",
+    "1e308",
+    "1e-400",
+    "18446744073709551616",
+    "\"message\":\"propose\"",
+    "\\ud800",
+    "\u{202e}",
+    "G",
+    "\0",
+];
+
+fn mutated(file: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
+    let mut bytes = file.to_vec();
+    for _ in 0..=random.below(4) {
+        let at = random.below(bytes.len() + 1);
+        let to = at + random.below(bytes.len() - at + 1);
+        match random.below(6) {
+            0 if at < bytes.len() => bytes[at] ^= 1 << random.below(8),
+            1 => bytes.truncate(at),
+            2 => drop(bytes.drain(at..to)),
+            3 => drop(bytes.splice(at..to, TOKENS[random.below(TOKENS.len())].bytes())),
+            4 => drop(bytes.splice(at..at, file[..to.min(file.len())].iter().copied())),
+            _ => drop(bytes.splice(at.., other[random.below(other.len() + 1)..].iter().copied())),
+        }
+    }
+    // Half of them with the first length put right: most would not come past it.
+    if bytes.len() > 4 && random.below(2) == 0 {
+        let length = (bytes.len() - 4) as u32;
+        bytes[..4].copy_from_slice(&length.to_be_bytes());
+    }
+    bytes
+}
+
+/// Runs `target`; panics, with the input, where it does or takes too much memory.
+fn try_one(name: &str, target: Target, input: &[u8]) {
+    let before = NOW.load(Ordering::Relaxed);
+    PEAK.store(before, Ordering::Relaxed);
+    let outcome = std::panic::catch_unwind(|| target(input));
+    let taken = PEAK.load(Ordering::Relaxed).saturating_sub(before);
+    let shown = input.escape_ascii();
+    assert!(outcome.is_ok(), "{name} panics at \"{shown}\"");
+    assert!(taken <= PER_BYTE * input.len() + SLACK, "{name} takes {taken} bytes for \"{shown}\"");
+}
+
+fn number_from(variable: &str, otherwise: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+}
+
+fn corpus(name: &str) -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(name);
+    let entries = folder.read_dir().expect("the corpus is committed").flatten();
+    let mut paths: Vec<_> = entries.map(|entry| entry.path()).collect();
+    // The order of a folder is not the same everywhere.
+    paths.sort();
+    paths.iter().map(|path| std::fs::read(path).expect("it can be read")).collect()
+}
+
+/// The messages of the corpus can be read: else the fuzzer would start from nonsense.
+fn has_messages(files: &[Vec<u8>]) -> bool {
+    use linkproof_common::exchange::frame::{FrameLimit, take_frame};
+    let reads = |file: &&Vec<u8>| matches!(take_frame(&mut (*file).clone(), FrameLimit::Result), Ok(Some(_)));
+    files.iter().filter(reads).count() > 15
+}
+
+/// One test for all: the counters are the process's.
+#[test]
+fn no_input_makes_a_parser_panic_or_take_memory_out_of_proportion() {
+    let mutations = number_from("LINKPROOF_FUZZ_MUTATIONS", MUTATIONS);
+    let mut random = Random(number_from("LINKPROOF_FUZZ_SEED", 1));
+    assert!(has_messages(&corpus("frames")), "the corpus has messages of this version");
+    let all: [(&str, Target); 3] =
+        [("frames", targets::frames), ("preamble", targets::preamble), ("size", targets::size)];
+    for (name, target) in all {
+        let files = corpus(name);
+        assert!(files.len() > 10, "the corpus of {name} is there");
+        files.iter().for_each(|file| try_one(name, target, file));
+        // Two bytes a value, as far as a frame of a stranger may go.
+        let dense = [&(128_u32 << 10).to_be_bytes()[..], b"{\"a\":[", &b"0,".repeat(65_532), b"0]}"].concat();
+        try_one(name, target, &dense);
+        for file in &files {
+            for _ in 0..mutations {
+                let other = &files[random.below(files.len())];
+                try_one(name, target, &mutated(file, other, &mut random));
+            }
+        }
+    }
+}
