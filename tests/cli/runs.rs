@@ -51,6 +51,15 @@ fn all_measures_every_power_of_two_from_2_bytes_to_8_mib() {
 }
 
 #[test]
+fn sizes_are_measured_in_the_order_given() {
+    let (_server, to) = server();
+    let document = document(&to, "-s 4K,1:8,100 -n 5 --rounds 1");
+    let rows = document["results"].as_array().expect("results");
+    let sizes: Vec<u64> = rows.iter().map(|row| row["size_bytes"].as_u64().expect("a size")).collect();
+    assert_eq!(sizes, [4096, 1, 2, 4, 8, 100]);
+}
+
+#[test]
 fn gigabits_are_the_same_bandwidth_in_another_unit() {
     let (_server, to) = server();
     assert!(columns(&client(&to, "-n 20 --report-gbits")).contains("BW peak[Gb/sec] BW average[Gb/sec]"));

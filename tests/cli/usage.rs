@@ -9,6 +9,8 @@ const REFUSED: &[(&str, &str)] = &[
     ("host -s 2Q", "\"Q\" is no unit of size"),
     ("host -s 3G", "1 byte to 2 GiB"),
     ("host -s", "--size"),
+    ("host -s 64,4K,64", "64 B is there twice"),
+    ("host -s 64:1000", "64 never becomes 1000"),
     ("host -n 0", "--iters"),
     ("host -n 5x", "--iters"),
     ("host -q 100000", "100000 is not in 1..=16384"),

@@ -3,16 +3,18 @@
 //! Letters and long names follow perftest; `-` and `_` are the same in long names. An option or value that is
 //! not understood is an error with exit status 2, never a fallback.
 
+mod sizes;
+
+pub use sizes::Sizes;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Parser};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{self, MAX_QPS, MAX_ROUNDS, MAX_TX_DEPTH, Plan, RoundLength, Traffic, Transport};
-use crate::units::ByteSize;
 
 /// Which device, port and address this end uses.
 #[derive(Args, Clone, Debug)]
@@ -51,9 +53,9 @@ pub struct PeerArgs {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "The measurement (client only)")]
 pub struct TransferArgs {
-    /// Message size in bytes; K, M and G are powers of 1024
-    #[arg(short = 's', long, value_name = "SIZE", default_value = "64K", value_parser = parse_size)]
-    pub size: ByteSize,
+    /// Message sizes in bytes, K, M and G being powers of 1024: one, a list (64,4K,1M), or FROM:TO, doubling
+    #[arg(short = 's', long, alias = "sizes", value_name = "SIZES", default_value = "64K")]
+    pub size: Sizes,
     /// Measure every power of two from 2 bytes to 8 MiB
     #[arg(short = 'a', long, conflicts_with = "size")]
     pub all: bool,
@@ -171,14 +173,6 @@ fn usage_error(error: &clap::Error) -> Error {
     }))
 }
 
-fn parse_size(text: &str) -> std::result::Result<ByteSize, String> {
-    let size = ByteSize::from_str(text).map_err(|error| error.to_string())?;
-    if size.bytes() == 0 || size.bytes() > plan::MAX_MSG_SIZE {
-        return Err(format!("a message has 1 byte to {}", ByteSize(plan::MAX_MSG_SIZE)));
-    }
-    Ok(size)
-}
-
 fn parse_seconds(text: &str) -> std::result::Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| "a number of seconds, for instance 10 or 0.5".to_owned())?;
     if seconds > 0.0 && seconds <= plan::MAX_SECONDS {
@@ -222,7 +216,7 @@ impl TransferArgs {
         let plan = Plan {
             tool: tool.to_owned(),
             transport,
-            sizes_bytes: if self.all { all_sizes() } else { vec![self.size.bytes()] },
+            sizes_bytes: if self.all { all_sizes() } else { self.size.bytes().to_vec() },
             round_length: match self.duration {
                 Some(seconds) => RoundLength::Seconds(seconds / f64::from(self.rounds)),
                 None => RoundLength::Iterations(self.iters),
@@ -297,6 +291,13 @@ mod tests {
     fn all_is_2_bytes_to_8_mib() {
         let sizes = plan_of("tool host -a").sizes_bytes;
         assert_eq!((sizes.len(), sizes[0], sizes[22]), (23, 2, 8 << 20));
+    }
+
+    #[test]
+    fn sizes_are_a_list_or_a_range() {
+        assert_eq!(plan_of("tool host -s 64,4K,1M").sizes_bytes, [64, 4096, 1 << 20]);
+        assert_eq!(plan_of("tool host --size 64:256").sizes_bytes, [64, 128, 256]);
+        assert_eq!(plan_of("tool host --sizes=8").sizes_bytes, [8]);
     }
 
     #[test]

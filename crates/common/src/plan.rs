@@ -193,6 +193,9 @@ impl Plan {
                 self.sizes_bytes.len()
             )));
         }
+        if let Some(size) = repeated(&self.sizes_bytes) {
+            return Err(usage(format!("--size has {} twice", ByteSize(size))));
+        }
         self.sizes_bytes.iter().try_for_each(|&size| within("--size", size, 1, MAX_MSG_SIZE))
     }
 
@@ -243,6 +246,12 @@ impl Plan {
             RoundLength::Seconds(seconds) => show_duration(Duration::from_secs_f64(seconds)),
         }
     }
+}
+
+/// A size that is there twice: its lines and rounds could not be told apart.
+fn repeated(sizes: &[u64]) -> Option<u64> {
+    let before = |index: usize, size: &u64| sizes[..index].contains(size);
+    sizes.iter().enumerate().find_map(|(index, size)| before(index, size).then_some(*size))
 }
 
 fn usage(what: String) -> Error {
@@ -386,6 +395,7 @@ pub(crate) mod tests {
         );
         assert!(refused(|p| p.path_mtu_bytes = Some(1500)).starts_with("--mtu is 1500"));
         assert!(refused(|p| p.sizes_bytes.clear()).starts_with("0 message sizes"));
+        assert_eq!(refused(|p| p.sizes_bytes = vec![8, 64, 8]), "--size has 8 B twice");
         assert!(refused(|p| p.signal_every = 129).starts_with("the signal interval is 129"));
     }
 
