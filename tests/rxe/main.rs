@@ -7,6 +7,7 @@ mod addressing;
 mod failures;
 mod limits;
 mod measuring;
+mod queue_options;
 
 use std::sync::atomic::{AtomicU16, Ordering};
 

@@ -3,8 +3,10 @@
 //! Letters and long names follow perftest; `-` and `_` are the same in long names. An option or value that is
 //! not understood is an error with exit status 2, never a fallback.
 
+mod queue;
 mod sizes;
 
+pub use queue::QueueArgs;
 pub use sizes::Sizes;
 
 use std::ffi::OsString;
@@ -86,6 +88,9 @@ pub struct TransferArgs {
     /// Send a known pattern, and have the target check what arrived
     #[arg(long)]
     pub validate: bool,
+    /// How writes are posted, and what the queue pairs are told.
+    #[command(flatten)]
+    pub queue: QueueArgs,
 }
 
 /// How results are shown.
@@ -213,6 +218,8 @@ impl TransferArgs {
     /// # Errors
     /// [`ErrorKind::Usage`] where options contradict each other.
     pub fn plan(&self, tool: &str, transport: Transport) -> Result<Plan> {
+        self.queue.check(transport)?;
+        let post_list = self.queue.post_list.unwrap_or(1);
         let plan = Plan {
             tool: tool.to_owned(),
             transport,
@@ -225,7 +232,10 @@ impl TransferArgs {
             warmup_iterations: self.warmup.map_or_else(|| self.default_warmup(), u64::from),
             qps: self.qp,
             tx_depth: self.tx_depth,
-            signal_every: plan::signal_every(self.tx_depth),
+            signal_every: self.queue.cq_mod.unwrap_or_else(|| plan::signal_every(self.tx_depth, post_list)),
+            signal_fixed: self.queue.cq_mod.is_some(),
+            post_list,
+            queue_pair: self.queue.attributes(),
             traffic: if self.bidirectional { Traffic::Bidirectional } else { Traffic::Unidirectional },
             path_mtu_bytes: self.mtu,
             validate: self.validate,
@@ -324,10 +334,20 @@ mod tests {
     }
 
     #[test]
+    fn the_queues_options_are_in_the_plan() {
+        let plan = plan_of("tool host -Q 64 -l 8 -I 100 -S 3 --tclass 106 -u 14 --retry_count 2");
+        assert_eq!((plan.signal_every, plan.signal_fixed, plan.post_list), (64, true, 8));
+        assert_eq!(plan.queue_pair.describe().unwrap().split(", ").count(), 5);
+        assert_eq!(plan_of("tool host -l 64").signal_every, 64);
+        assert!(refusal("tool host -u 32").contains("32 is not in 1..=31"));
+        assert!(refusal("tool host --retry-count 8").contains("8 is not in 0..=7"));
+    }
+
+    #[test]
     fn a_server_can_tell_which_test_options_were_given() {
-        let given = parsed("tool -s 4K --tx-depth 8 -p 1").unwrap().given;
+        let given = parsed("tool -s 4K --tx-depth 8 -p 1 --sl 1").unwrap().given;
         let mut options = TransferArgs::given(&given);
         options.sort();
-        assert_eq!(options, ["--size", "--tx-depth"]);
+        assert_eq!(options, ["--size", "--sl", "--tx-depth"]);
     }
 }

@@ -78,15 +78,23 @@ fn header(document: &Document, plan: &Plan) -> String {
         Transport::Rdma => (
             "Queue pairs",
             format!(
-                "{}, {} outstanding writes each, a signal every {}",
+                "{}, {} outstanding writes each{}, a signal every {}",
                 plan.qps,
                 plan.tx_depth,
+                if plan.post_list > 1 {
+                    format!(", {} posted at once", plan.post_list)
+                } else {
+                    String::new()
+                },
                 signals(plan)
             ),
         ),
         Transport::Tcp => ("Sockets", format!("{}, {} outstanding messages each", plan.qps, plan.tx_depth)),
     };
     add(label, connections);
+    if let Some(attributes) = plan.queue_pair.describe() {
+        add("QP options", attributes);
+    }
     add(
         "Rounds",
         format!(

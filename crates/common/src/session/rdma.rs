@@ -7,7 +7,7 @@ use super::{Measure, swap_ends};
 use crate::counters::Counters;
 use crate::cq::CompletionQueue;
 use crate::device::{ChosenPort, Context};
-use crate::endpoint::verbs::{Classic, Extended, VerbsEndpoint, WritePath};
+use crate::endpoint::verbs::{self, Classic, Extended, Fetched, Inline, VerbsEndpoint, WritePath};
 use crate::error::{Error, ErrorKind, Result};
 use crate::exchange::Channel;
 use crate::exchange::message::EndInfo;
@@ -27,6 +27,8 @@ pub(super) struct RdmaSession {
     region: MemoryRegion<HostBuffer>,
     paths: Vec<WritePath>,
     posting: Posting,
+    inline_bytes: u64,
+    post_list: u32,
     context: Arc<Context>,
     port_num: u8,
     counters: Counters,
@@ -61,6 +63,7 @@ pub(super) fn bring_up(
     files: &HostFiles,
 ) -> Result<(RdmaSession, Link, u64)> {
     let plan = agreed.plan();
+    check_traffic_class(plan, addressing, role)?;
     let pd = Arc::new(ProtectionDomain::new(&chosen.context)?);
     let ordering = ordering(plan);
     let access = if plan.is_target(role) { Access::RemoteWrite } else { Access::Source };
@@ -95,6 +98,8 @@ pub(super) fn bring_up(
         region,
         paths,
         posting,
+        inline_bytes: plan.queue_pair.inline_bytes.into(),
+        post_list: plan.post_list,
         context: Arc::clone(&chosen.context),
         port_num: chosen.port.port_num,
         counters,
@@ -108,13 +113,27 @@ fn ordering(plan: &Plan) -> Ordering {
     if plan.validate { Ordering::Strict } else { Ordering::Relaxed }
 }
 
+/// The traffic class lies in the global route header, which goes with a GID.
+fn check_traffic_class(plan: &Plan, addressing: &Addressing, role: Role) -> Result<()> {
+    if plan.queue_pair.traffic_class == 0 || addressing.of(role).is_some() {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::DeviceLimit,
+        "--tclass is part of the global route header, which queue pairs that are addressed by LID don't have",
+    )
+    .hint("give --gid-index on both ends to use GIDs, or use --sl"))
+}
+
 fn queue_pairs(
     pd: &Arc<ProtectionDomain>,
     cq: &Arc<CompletionQueue>,
     plan: &Plan,
     port_num: u8,
 ) -> Result<Vec<QueuePair>> {
-    (0..plan.qps).map(|qp| QueuePair::new(pd, cq, plan.tx_depth, port_num, starting_psn(qp))).collect()
+    (0..plan.qps)
+        .map(|qp| QueuePair::new(pd, cq, plan.tx_depth, plan.queue_pair, port_num, starting_psn(qp)))
+        .collect()
 }
 
 /// A first packet sequence number, 24 bits, that differs from run to run: a late packet of an earlier connection
@@ -241,19 +260,16 @@ impl RdmaSession {
 
     /// The one place where the endpoint's type is chosen.
     pub(super) fn measure<M: Measure>(&self, slots: Slots, measure: M) -> Result<M::Output> {
-        let name = self.context.name();
-        match self.posting {
-            Posting::Extended => measure.run(&mut VerbsEndpoint::<Extended>::new(
-                name,
-                &self.cq,
-                &self.qps,
-                &self.paths,
-                slots,
-            )),
-            Posting::Classic => {
-                measure.run(&mut VerbsEndpoint::<Classic>::new(name, &self.cq, &self.qps, &self.paths, slots))
-            }
+        match (self.posting, slots.size <= self.inline_bytes) {
+            (Posting::Extended, false) => measure.run(&mut self.endpoint::<Extended<Fetched>>(slots)),
+            (Posting::Extended, true) => measure.run(&mut self.endpoint::<Extended<Inline>>(slots)),
+            (Posting::Classic, false) => measure.run(&mut self.endpoint::<Classic<Fetched>>(slots)),
+            (Posting::Classic, true) => measure.run(&mut self.endpoint::<Classic<Inline>>(slots)),
         }
+    }
+
+    fn endpoint<P: verbs::Posting>(&self, slots: Slots) -> VerbsEndpoint<P> {
+        VerbsEndpoint::new(self.context.name(), &self.cq, &self.qps, &self.paths, slots, self.post_list)
     }
 
     pub(super) fn evidence(&self, role: Role) -> Evidence {
