@@ -26,7 +26,8 @@ pub trait Posting {
 
 /// How a write's bytes reach the adapter. Chosen once for a size.
 pub trait Source {
-    /// What `ibv_post_send` is told of it.
+    /// The flag of the work request. The extended calls say it by their name, but Soft-RoCE's provider hands the flags
+    /// on to the kernel, which looks for the data by them; perftest sets it for all devices.
     const FLAGS: u32;
 
     /// Gives the request begun last in the open batch of `qp` its bytes.
@@ -144,7 +145,7 @@ impl<S: Source> Extended<S> {
         // source until the completion, and the loop refills it only between rounds.
         unsafe {
             (*qp).wr_id = write.wr_id;
-            (*qp).wr_flags = flags(write.signal);
+            (*qp).wr_flags = flags(write.signal) | S::FLAGS;
             sys::ibv_wr_rdma_write(qp, lane.path.rkey, write.remote_addr);
             S::set(qp, lane.path.lkey, write.local_addr, lane.size);
         }
