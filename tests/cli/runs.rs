@@ -188,3 +188,40 @@ fn a_window_of_one_and_a_message_of_one_byte_are_measured() {
     assert_eq!(document["results"][0]["iterations"], 14);
     assert_eq!(document["results"][0]["wrong_bytes"], 0);
 }
+
+#[test]
+fn needless_options_of_perftest_are_taken_and_noted() {
+    let port = free_port();
+    let server = Tool::write_bw_tcp().args("-F").serve(port);
+    let run = client(&format!("127.0.0.1 -p {port}"), "-n 20 -F --ipv6 --ipv6-addr");
+    run.says(&["-F is needless", "--ipv6 is needless", "--ipv6-addr is needless"]);
+    assert_eq!(run.rows().len(), 1);
+    drop(server);
+}
+
+#[test]
+fn both_ends_use_the_source_address_named() {
+    let port = free_port();
+    let _server = Tool::write_bw_tcp().args("--bind-source-ip 127.0.0.2").serve(port);
+    let document = document(&format!("127.0.0.2 -p {port}"), "-n 20 -q 2 -b --bind-source-ip 127.0.0.3");
+    let address = |end: &str| document["link"][end]["address"].as_str().expect("an address").to_owned();
+    assert!(address("client").starts_with("127.0.0.3:"), "{}", address("client"));
+    assert_eq!(address("server"), format!("127.0.0.2:{port}"));
+    let elsewhere = Tool::write_bw_tcp().args(&format!("127.0.0.1 -p {port}")).run();
+    elsewhere.exits(4).says(&["nothing listens at 127.0.0.1"]);
+}
+
+#[test]
+fn a_source_address_of_another_machine_is_refused_with_those_present() {
+    for line in ["127.0.0.1 --bind-source-ip 192.0.2.1", "--bind-source-ip 192.0.2.1"] {
+        let refused = Tool::write_bw_tcp().args(line).run();
+        refused.exits(3).silent_on_stdout().says(&[
+            "cannot use 192.0.2.1",
+            "present: ",
+            "127.0.0.1 (lo)",
+            "hint: ",
+        ]);
+    }
+    let refused = Tool::write_bw_tcp().args("127.0.0.1 --bind-source-ip ::1").run();
+    refused.exits(3).says(&["::1 is IPv6 and 127.0.0.1 has no such address"]);
+}

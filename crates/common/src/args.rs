@@ -3,13 +3,18 @@
 //! Letters and long names follow perftest; `-` and `_` are the same in long names. An option or value that is
 //! not understood is an error with exit status 2, never a fallback.
 
+mod habits;
+mod perftest;
 mod queue;
 mod sizes;
 
+pub use habits::HabitArgs;
+pub use perftest::way_out;
 pub use queue::QueueArgs;
 pub use sizes::Sizes;
 
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::parser::ValueSource;
@@ -49,6 +54,12 @@ pub struct PeerArgs {
     /// Server: serve one client and exit with its status
     #[arg(long)]
     pub once: bool,
+    /// Local IP address for the control channel and for TCP's data connections [default: the route decides]
+    #[arg(long, value_name = "IP")]
+    pub bind_source_ip: Option<IpAddr>,
+    /// What is taken though it is not needed.
+    #[command(flatten)]
+    pub habits: HabitArgs,
 }
 
 /// What is transferred; only the client takes these, the server learns them from it.
@@ -141,6 +152,14 @@ pub fn parse<A: Parser>(argv: impl IntoIterator<Item = OsString>) -> Result<Pars
     }
 }
 
+fn unknown_option(error: &clap::Error) -> Option<&str> {
+    use clap::error::{ContextKind, ContextValue, ErrorKind::UnknownArgument};
+    match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(option)) if error.kind() == UnknownArgument => Some(option),
+        _ => None,
+    }
+}
+
 /// perftest spells long options with `_` as often as with `-`; both are taken.
 fn with_dashes(arg: OsString) -> OsString {
     let Some(text) = arg.to_str().filter(|text| text.starts_with("--")) else { return arg };
@@ -170,7 +189,8 @@ fn usage_error(error: &clap::Error) -> Error {
             usage = usage.fact("possible values", values.trim_end_matches(']'));
         }
     }
-    usage.hint(hint.unwrap_or_else(|| match error.kind() {
+    let way_out = unknown_option(error).and_then(way_out).map(str::to_owned);
+    usage.hint(way_out.or(hint).unwrap_or_else(|| match error.kind() {
         clap::error::ErrorKind::UnknownArgument => {
             "--help lists every option, docs/compatibility.md what perftest's options are here".to_owned()
         }
@@ -330,7 +350,9 @@ mod tests {
         assert!(refusal("tool host -D 2 -n 5").contains("cannot be used with"));
         assert!(refusal("tool host -a -s 4K").contains("cannot be used with"));
         assert!(refusal("tool host --frobnicate").contains("unexpected argument"));
-        assert!(parsed("tool host -F").err().unwrap().hint.unwrap().contains("docs/compatibility.md"));
+        assert!(
+            parsed("tool host --frobnicate").err().unwrap().hint.unwrap().contains("docs/compatibility.md")
+        );
     }
 
     #[test]
@@ -341,6 +363,25 @@ mod tests {
         assert_eq!(plan_of("tool host -l 64").signal_every, 64);
         assert!(refusal("tool host -u 32").contains("32 is not in 1..=31"));
         assert!(refusal("tool host --retry-count 8").contains("8 is not in 0..=7"));
+    }
+
+    #[test]
+    fn perftests_other_options_are_refused_with_the_way_out() {
+        for (line, way_out) in [
+            ("-R", "rdma_cm is not supported"),
+            ("-c UD", "always reliable-connected"),
+            ("-w 90", "--min-bw"),
+            ("-w90", "--min-bw"),
+            ("--limit_bw=90", "--min-bw"),
+            ("--out_json_file=x", "--json=FILE"),
+            ("--output=bandwidth", "jq"),
+            ("--use_cuda=0", "only host memory"),
+            ("--noPeak", "leave it out"),
+        ] {
+            let error = parsed(&format!("tool host {line}")).err().unwrap();
+            assert!(error.what.starts_with("unexpected argument '-"), "{}", error.what);
+            assert!(error.hint.clone().unwrap().contains(way_out), "{line}: {:?}", error.hint);
+        }
     }
 
     #[test]

@@ -81,6 +81,8 @@ error_kinds! {
     Resource = "verbs-resource" => Machine,
     /// The TCP port is taken, or the address can't be listened on.
     Listen = "listen" => Machine,
+    /// This machine does not have the local address that was asked for, or the peer has none of its family.
+    SourceAddress = "source-address" => Machine,
     /// A file could not be written.
     Output = "output" => Machine,
     /// The host name has no address.

@@ -1,6 +1,6 @@
 //! The server that stays: it listens, and serves one client after another until it is stopped.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -29,6 +29,19 @@ impl Listener {
                 Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL) => v4_only(port),
                 _ => Err(error),
             })
+            .map(Self)
+            .map_err(|error| taken(port, &error))
+    }
+
+    /// Listens on `port` of `address` only, or of every address where none is named.
+    ///
+    /// # Errors
+    /// As [`Listener::bind`].
+    pub fn bind_at(address: Option<IpAddr>, port: u16) -> Result<Self> {
+        let Some(address) = address else { return Self::bind(port) };
+        let address = SocketAddr::new(address, port);
+        Socket::new(Domain::for_address(address), Type::STREAM, None)
+            .and_then(|socket| listening(socket, address))
             .map(Self)
             .map_err(|error| taken(port, &error))
     }

@@ -23,6 +23,7 @@ const NEXT_STEP_LIMIT: std::time::Duration = std::time::Duration::from_secs(60);
 pub fn run<T: Tool>(tool: &mut T, ends: Ends, test_options: &[String], output: &OutputArgs) -> ExitStatus {
     let layout = if ends.peer.once { Layout::Pretty } else { Layout::Line };
     let output = Output::new(T::NAME, output, layout);
+    ends.note_needless(&output);
     match listen(ends, test_options, &output) {
         Ok(listener) => serve(tool, ends, &listener, &output),
         Err(error) => {
@@ -37,7 +38,7 @@ fn listen(ends: Ends, test_options: &[String], output: &Output) -> Result<Listen
     refuse(test_options)?;
     // The device is chosen again for each client, but a server that could serve none says so at once.
     let local = ends.local()?;
-    let listener = Listener::bind(ends.peer.port)?;
+    let listener = Listener::bind_at(ends.peer.bind_source_ip, ends.peer.port)?;
     output.note(&format!(
         "serving on TCP port {} with {}; stop it with Ctrl-C",
         ends.peer.port,

@@ -4,6 +4,7 @@
 //! in [`message`]; `docs/wire-protocol.md` tells in which order they go.
 
 pub mod message;
+pub mod source;
 pub mod tcp;
 
 mod in_process;
