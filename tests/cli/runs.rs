@@ -225,3 +225,33 @@ fn a_source_address_of_another_machine_is_refused_with_those_present() {
     let refused = Tool::write_bw_tcp().args("127.0.0.1 --bind-source-ip ::1").run();
     refused.exits(3).says(&["::1 is IPv6 and 127.0.0.1 has no such address"]);
 }
+
+#[test]
+fn a_size_below_a_floor_exits_1_with_the_table_and_names_it() {
+    let port = free_port();
+    let server = Tool::write_bw_tcp().args("--once --json").serve(port);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("result.json");
+    let run = Tool::write_bw_tcp()
+        .args(&format!("127.0.0.1 -p {port} -s 8,64K -n 20 --min-bw 99999Gb/s --min-msgrate 0.000001Mpps"))
+        .arg(format!("--json={}", file.display()))
+        .run();
+    run.exits(1).says(&[
+        "write-bw: 2 of 2 sizes did not reach what was required: --min-bw 99999Gb/s, --min-msgrate 0.000001Mpps",
+        "  at 8 B: ",
+        "  at 64 KiB: ",
+        " Gb/s, and 99999 was required",
+    ]);
+    assert_eq!(run.rows().len(), 2, "the table is shown");
+    let document = schema::parse(&std::fs::read_to_string(&file).expect("the file was written"));
+    assert_eq!(document["verdict"]["failures"][0]["code"], "requirement-not-met");
+    assert_eq!(document["plan"]["requirements"]["min_bw_gbit_per_sec"], 99999.0);
+    assert_eq!(server.finish().exits(1).document(), document, "the server holds the same");
+}
+
+#[test]
+fn a_floor_that_is_reached_changes_nothing() {
+    let (_server, to) = server();
+    let document = document(&to, "-n 20 -s 64,64K --min-bw 0.001MiB/s --min-msgrate 0.000001Mpps");
+    assert_eq!(document["verdict"]["failures"].as_array().map(Vec::len), Some(0));
+}

@@ -8,6 +8,7 @@ use linkproof_common::memory::MemoryKind;
 use linkproof_common::plan::{Plan, Role, RoundLength, Traffic, Transport};
 use linkproof_common::qp::{QpAttributes, Qpn};
 use linkproof_common::report::{Document, Evidence, Link, MemoryUse, RdmaEnd, ResultRow, Round, TcpEnd};
+use linkproof_common::requirement::Requirements;
 use linkproof_common::validate::{Checked, Direction, WrongByte};
 use linkproof_common::warning::Warning;
 
@@ -80,6 +81,11 @@ fn plan(transport: Transport, round_length: RoundLength) -> Plan {
         traffic: Traffic::Unidirectional,
         path_mtu_bytes: Some(4096),
         validate: true,
+        requirements: Requirements {
+            min_bw_gbit_per_sec: Some(90.0),
+            min_bw_mib_per_sec: Some(0.5),
+            min_msg_rate_mpps: Some(1.5),
+        },
     }
 }
 

@@ -3,11 +3,13 @@
 //! Letters and long names follow perftest; `-` and `_` are the same in long names. An option or value that is
 //! not understood is an error with exit status 2, never a fallback.
 
+mod gates;
 mod habits;
 mod perftest;
 mod queue;
 mod sizes;
 
+pub use gates::GateArgs;
 pub use habits::HabitArgs;
 pub use perftest::way_out;
 pub use queue::QueueArgs;
@@ -102,6 +104,9 @@ pub struct TransferArgs {
     /// How writes are posted, and what the queue pairs are told.
     #[command(flatten)]
     pub queue: QueueArgs,
+    /// What the result is held to.
+    #[command(flatten)]
+    pub gates: GateArgs,
 }
 
 /// How results are shown.
@@ -259,6 +264,7 @@ impl TransferArgs {
             traffic: if self.bidirectional { Traffic::Bidirectional } else { Traffic::Unidirectional },
             path_mtu_bytes: self.mtu,
             validate: self.validate,
+            requirements: self.gates.requirements(),
         };
         plan.check()?;
         Ok(plan)

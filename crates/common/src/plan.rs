@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::qp::{self, QpAttributes};
+use crate::requirement::Requirements;
 use crate::units::{ByteSize, show_duration};
 use crate::validate::Direction;
 
@@ -137,6 +138,9 @@ pub struct Plan {
     pub path_mtu_bytes: Option<u32>,
     /// Whether the target checks what arrived.
     pub validate: bool,
+    /// What every size must reach.
+    #[serde(skip_serializing_if = "Requirements::is_empty", default)]
+    pub requirements: Requirements,
 }
 
 /// A quarter of the queue's depth between signals: the queue is refilled while three quarters are still
@@ -183,6 +187,7 @@ impl Plan {
         within("--tx-depth", self.tx_depth, 1, MAX_TX_DEPTH)?;
         self.check_posting()?;
         self.check_queue_pair()?;
+        self.requirements.check()?;
         within("--rounds", self.rounds, 1, MAX_ROUNDS)?;
         within("--warmup", self.warmup_iterations, 0, u64::from(u32::MAX))?;
         match self.round_length {
@@ -420,6 +425,7 @@ pub(crate) mod tests {
             traffic: Traffic::Unidirectional,
             path_mtu_bytes: None,
             validate: false,
+            requirements: Requirements::default(),
         }
     }
 
