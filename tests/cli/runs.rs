@@ -51,6 +51,15 @@ fn all_measures_every_power_of_two_from_2_bytes_to_8_mib() {
 }
 
 #[test]
+fn sizes_are_measured_in_the_order_given() {
+    let (_server, to) = server();
+    let document = document(&to, "-s 4K,1:8,100 -n 5 --rounds 1");
+    let rows = document["results"].as_array().expect("results");
+    let sizes: Vec<u64> = rows.iter().map(|row| row["size_bytes"].as_u64().expect("a size")).collect();
+    assert_eq!(sizes, [4096, 1, 2, 4, 8, 100]);
+}
+
+#[test]
 fn gigabits_are_the_same_bandwidth_in_another_unit() {
     let (_server, to) = server();
     assert!(columns(&client(&to, "-n 20 --report-gbits")).contains("BW peak[Gb/sec] BW average[Gb/sec]"));
@@ -178,4 +187,71 @@ fn a_window_of_one_and_a_message_of_one_byte_are_measured() {
     let document = document(&to, "-n 7 -s 1 -t 1 -q 2 --warmup 0 --validate");
     assert_eq!(document["results"][0]["iterations"], 14);
     assert_eq!(document["results"][0]["wrong_bytes"], 0);
+}
+
+#[test]
+fn needless_options_of_perftest_are_taken_and_noted() {
+    let port = free_port();
+    let server = Tool::write_bw_tcp().args("-F").serve(port);
+    let run = client(&format!("127.0.0.1 -p {port}"), "-n 20 -F --ipv6 --ipv6-addr");
+    run.says(&["-F is needless", "--ipv6 is needless", "--ipv6-addr is needless"]);
+    assert_eq!(run.rows().len(), 1);
+    drop(server);
+}
+
+#[test]
+fn both_ends_use_the_source_address_named() {
+    let port = free_port();
+    let _server = Tool::write_bw_tcp().args("--bind-source-ip 127.0.0.2").serve(port);
+    let document = document(&format!("127.0.0.2 -p {port}"), "-n 20 -q 2 -b --bind-source-ip 127.0.0.3");
+    let address = |end: &str| document["link"][end]["address"].as_str().expect("an address").to_owned();
+    assert!(address("client").starts_with("127.0.0.3:"), "{}", address("client"));
+    assert_eq!(address("server"), format!("127.0.0.2:{port}"));
+    let elsewhere = Tool::write_bw_tcp().args(&format!("127.0.0.1 -p {port}")).run();
+    elsewhere.exits(4).says(&["nothing listens at 127.0.0.1"]);
+}
+
+#[test]
+fn a_source_address_of_another_machine_is_refused_with_those_present() {
+    for line in ["127.0.0.1 --bind-source-ip 192.0.2.1", "--bind-source-ip 192.0.2.1"] {
+        let refused = Tool::write_bw_tcp().args(line).run();
+        refused.exits(3).silent_on_stdout().says(&[
+            "cannot use 192.0.2.1",
+            "present: ",
+            "127.0.0.1 (lo)",
+            "hint: ",
+        ]);
+    }
+    let refused = Tool::write_bw_tcp().args("127.0.0.1 --bind-source-ip ::1").run();
+    refused.exits(3).says(&["::1 is IPv6 and 127.0.0.1 has no such address"]);
+}
+
+#[test]
+fn a_size_below_a_floor_exits_1_with_the_table_and_names_it() {
+    let port = free_port();
+    let server = Tool::write_bw_tcp().args("--once --json").serve(port);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("result.json");
+    let run = Tool::write_bw_tcp()
+        .args(&format!("127.0.0.1 -p {port} -s 8,64K -n 20 --min-bw 99999Gb/s --min-msgrate 0.000001Mpps"))
+        .arg(format!("--json={}", file.display()))
+        .run();
+    run.exits(1).says(&[
+        "write-bw: 2 of 2 sizes did not reach what was required: --min-bw 99999Gb/s, --min-msgrate 0.000001Mpps",
+        "  at 8 B: ",
+        "  at 64 KiB: ",
+        " Gb/s, and 99999 was required",
+    ]);
+    assert_eq!(run.rows().len(), 2, "the table is shown");
+    let document = schema::parse(&std::fs::read_to_string(&file).expect("the file was written"));
+    assert_eq!(document["verdict"]["failures"][0]["code"], "requirement-not-met");
+    assert_eq!(document["plan"]["requirements"]["min_bw_gbit_per_sec"], 99999.0);
+    assert_eq!(server.finish().exits(1).document(), document, "the server holds the same");
+}
+
+#[test]
+fn a_floor_that_is_reached_changes_nothing() {
+    let (_server, to) = server();
+    let document = document(&to, "-n 20 -s 64,64K --min-bw 0.001MiB/s --min-msgrate 0.000001Mpps");
+    assert_eq!(document["verdict"]["failures"].as_array().map(Vec::len), Some(0));
 }

@@ -9,6 +9,8 @@ const REFUSED: &[(&str, &str)] = &[
     ("host -s 2Q", "\"Q\" is no unit of size"),
     ("host -s 3G", "1 byte to 2 GiB"),
     ("host -s", "--size"),
+    ("host -s 64,4K,64", "64 B is there twice"),
+    ("host -s 64:1000", "64 never becomes 1000"),
     ("host -n 0", "--iters"),
     ("host -n 5x", "--iters"),
     ("host -q 100000", "100000 is not in 1..=16384"),
@@ -23,7 +25,26 @@ const REFUSED: &[(&str, &str)] = &[
     ("host -p 65536", "--port"),
     ("host --transport udp", "possible values: rdma, tcp"),
     ("host --transport tcp --mtu 1024", "--mtu sets the path MTU of a queue pair"),
+    ("host --transport tcp --tclass 106", "--tclass is about queue pairs"),
+    ("host -t 16 -Q 17", "--cq-mod is 17; it can be 1 to 16"),
+    ("host -t 16 -l 3", "--post-list is 3"),
+    ("host -Q 6 -l 4", "a signal is on the last write of a list"),
+    ("host -u 0", "0 is not in 1..=31"),
+    ("host --retry-count 8", "8 is not in 0..=7"),
+    ("host -S 16", "16 is not in 0..=15"),
+    ("host -I 5000", "5000 is not in 0..=4096"),
     ("host --frobnicate", "--frobnicate"),
+    ("host -R", "rdma_cm is not supported"),
+    ("-c UD host", "always reliable-connected"),
+    ("host --limit_bw=90", "use --min-bw"),
+    ("host -w 90", "use --min-bw"),
+    ("host --run_infinitely", "shell loop"),
+    ("host --out_json", "use --json"),
+    ("host --output=bandwidth", "jq"),
+    ("host --bind-source-ip nowhere", "--bind-source-ip"),
+    ("host --min-bw 90", "Gb/s or MiB/s"),
+    ("host --min-bw 90GB/s", "is no unit of bandwidth"),
+    ("host --min-msgrate 1.5", "Mpps"),
     ("host --once", "--once is an option of the server"),
     ("host other-host", "other-host"),
     ("-s 4K", "a server takes no test options, and without a host this is the server: --size"),
@@ -99,6 +120,41 @@ fn a_refusal_comes_before_any_connection_or_device() {
     let line = format!("127.0.0.1 -p {port} --transport tcp --mtu 1024");
     refused(&line).silent_on_stdout();
     assert!(server.accept().is_err(), "the client connected though its options contradict each other");
+}
+
+/// The options of perftest in a row of `docs/compatibility.md`, with `-` for `_`.
+fn options_in(cell: &str) -> Vec<String> {
+    let quoted = cell.split('`').skip(1).step_by(2).flat_map(|names| names.split(", "));
+    let name = |text: &str| text.split(['=', ' ']).next().unwrap_or_default().replace('_', "-");
+    quoted.map(name).filter(|name| name.starts_with('-')).collect()
+}
+
+#[test]
+fn every_option_of_perftest_that_is_missing_has_a_way_out() {
+    let table = include_str!("../../docs/compatibility.md");
+    let missing =
+        table.lines().filter(|line| line.split('|').nth(2).is_some_and(|state| state.trim() == "missing"));
+    let options: Vec<String> =
+        missing.flat_map(|line| options_in(line.split('|').nth(1).unwrap_or_default())).collect();
+    assert!(options.len() > 40, "the table has other columns now: {options:?}");
+    for option in &options {
+        assert!(linkproof_common::args::way_out(option).is_some(), "{option} has no way out");
+    }
+}
+
+#[test]
+fn no_option_that_exists_has_a_way_out() {
+    let help = Tool::new("write-bw").args("--help").run();
+    let words =
+        help.stdout.lines().filter(|line| line.trim_start().starts_with('-')).flat_map(str::split_whitespace);
+    let options: Vec<&str> = words
+        .map(|word| word.split(['=', '[', ',']).next().unwrap_or_default())
+        .filter(|word| word.starts_with('-') && word.len() > 1)
+        .collect();
+    assert!(options.contains(&"--size") && options.contains(&"-s"), "{options:?}");
+    for option in options {
+        assert_eq!(linkproof_common::args::way_out(option), None, "{option}");
+    }
 }
 
 #[test]

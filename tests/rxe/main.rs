@@ -8,6 +8,7 @@ mod failures;
 mod latency;
 mod limits;
 mod measuring;
+mod queue_options;
 
 use std::sync::atomic::{AtomicU16, Ordering};
 

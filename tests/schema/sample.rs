@@ -7,10 +7,11 @@ use linkproof_common::latency::{Bucket, Latency};
 use linkproof_common::memlock::LockedMemory;
 use linkproof_common::memory::MemoryKind;
 use linkproof_common::plan::{Plan, Role, RoundLength, Traffic, Transport};
-use linkproof_common::qp::Qpn;
+use linkproof_common::qp::{QpAttributes, Qpn};
 use linkproof_common::report::{
     BandwidthRow, Document, Evidence, LatencyRow, Link, MemoryUse, RdmaEnd, ResultRow, Round, TcpEnd,
 };
+use linkproof_common::requirement::Requirements;
 use linkproof_common::validate::{Checked, Direction, WrongByte};
 use linkproof_common::warning::Warning;
 
@@ -111,9 +112,17 @@ fn plan(transport: Transport, round_length: RoundLength) -> Plan {
         qps: 2,
         tx_depth: 128,
         signal_every: 32,
+        signal_fixed: false,
+        post_list: 1,
+        queue_pair: QpAttributes { inline_bytes: 64, traffic_class: 106, ..QpAttributes::default() },
         traffic: Traffic::Unidirectional,
         path_mtu_bytes: Some(4096),
         validate: true,
+        requirements: Requirements {
+            min_bw_gbit_per_sec: Some(90.0),
+            min_bw_mib_per_sec: Some(0.5),
+            min_msg_rate_mpps: Some(1.5),
+        },
     }
 }
 

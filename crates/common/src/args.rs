@@ -3,16 +3,27 @@
 //! Letters and long names follow perftest; `-` and `_` are the same in long names. An option or value that is
 //! not understood is an error with exit status 2, never a fallback.
 
+mod gates;
+mod habits;
+mod perftest;
+mod queue;
+mod sizes;
+
+pub use gates::GateArgs;
+pub use habits::HabitArgs;
+pub use perftest::way_out;
+pub use queue::{QpArgs, QueueArgs};
+pub use sizes::Sizes;
+
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Parser};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{self, MAX_QPS, MAX_ROUNDS, MAX_TX_DEPTH, Plan, RoundLength, Traffic, Transport};
-use crate::units::ByteSize;
 
 /// Which device, port and address this end uses.
 #[derive(Args, Clone, Debug)]
@@ -45,15 +56,21 @@ pub struct PeerArgs {
     /// Server: serve one client and exit with its status
     #[arg(long)]
     pub once: bool,
+    /// Local IP address for the control channel and for TCP's data connections [default: the route decides]
+    #[arg(long, value_name = "IP")]
+    pub bind_source_ip: Option<IpAddr>,
+    /// What is taken though it is not needed.
+    #[command(flatten)]
+    pub habits: HabitArgs,
 }
 
 /// What is transferred; only the client takes these, the server learns them from it.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "The measurement (client only)")]
 pub struct TransferArgs {
-    /// Message size in bytes; K, M and G are powers of 1024
-    #[arg(short = 's', long, value_name = "SIZE", default_value = "64K", value_parser = parse_size)]
-    pub size: ByteSize,
+    /// Message sizes in bytes, K, M and G being powers of 1024: one, a list (64,4K,1M), or FROM:TO, doubling
+    #[arg(short = 's', long, alias = "sizes", value_name = "SIZES", default_value = "64K")]
+    pub size: Sizes,
     /// Measure every power of two from 2 bytes to 8 MiB
     #[arg(short = 'a', long, conflicts_with = "size")]
     pub all: bool,
@@ -84,6 +101,12 @@ pub struct TransferArgs {
     /// Send a known pattern, and have the target check what arrived
     #[arg(long)]
     pub validate: bool,
+    /// How writes are posted, and what the queue pairs are told.
+    #[command(flatten)]
+    pub queue: QueueArgs,
+    /// What the result is held to.
+    #[command(flatten)]
+    pub gates: GateArgs,
 }
 
 /// How results are shown.
@@ -134,6 +157,14 @@ pub fn parse<A: Parser>(argv: impl IntoIterator<Item = OsString>) -> Result<Pars
     }
 }
 
+fn unknown_option(error: &clap::Error) -> Option<&str> {
+    use clap::error::{ContextKind, ContextValue, ErrorKind::UnknownArgument};
+    match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(option)) if error.kind() == UnknownArgument => Some(option),
+        _ => None,
+    }
+}
+
 /// perftest spells long options with `_` as often as with `-`; both are taken.
 fn with_dashes(arg: OsString) -> OsString {
     let Some(text) = arg.to_str().filter(|text| text.starts_with("--")) else { return arg };
@@ -163,24 +194,13 @@ fn usage_error(error: &clap::Error) -> Error {
             usage = usage.fact("possible values", values.trim_end_matches(']'));
         }
     }
-    usage.hint(hint.unwrap_or_else(|| match error.kind() {
+    let way_out = unknown_option(error).and_then(way_out).map(str::to_owned);
+    usage.hint(way_out.or(hint).unwrap_or_else(|| match error.kind() {
         clap::error::ErrorKind::UnknownArgument => {
             "--help lists every option, docs/compatibility.md what perftest's options are here".to_owned()
         }
         _ => "--help lists every option with its range".to_owned(),
     }))
-}
-
-/// A message size.
-///
-/// # Errors
-/// What would have been understood.
-pub fn parse_size(text: &str) -> std::result::Result<ByteSize, String> {
-    let size = ByteSize::from_str(text).map_err(|error| error.to_string())?;
-    if size.bytes() == 0 || size.bytes() > plan::MAX_MSG_SIZE {
-        return Err(format!("a message has 1 byte to {}", ByteSize(plan::MAX_MSG_SIZE)));
-    }
-    Ok(size)
 }
 
 /// A number of seconds.
@@ -231,10 +251,12 @@ impl TransferArgs {
     /// # Errors
     /// [`ErrorKind::Usage`] where options contradict each other.
     pub fn plan(&self, tool: &str, transport: Transport) -> Result<Plan> {
+        self.queue.check(transport)?;
+        let post_list = self.queue.post_list.unwrap_or(1);
         let plan = Plan {
             tool: tool.to_owned(),
             transport,
-            sizes_bytes: if self.all { all_sizes() } else { vec![self.size.bytes()] },
+            sizes_bytes: if self.all { all_sizes() } else { self.size.bytes().to_vec() },
             round_length: match self.duration {
                 Some(seconds) => RoundLength::Seconds(seconds / f64::from(self.rounds)),
                 None => RoundLength::Iterations(self.iters),
@@ -243,10 +265,14 @@ impl TransferArgs {
             warmup_iterations: self.warmup.map_or_else(|| self.default_warmup(), u64::from),
             qps: self.qp,
             tx_depth: self.tx_depth,
-            signal_every: plan::signal_every(self.tx_depth),
+            signal_every: self.queue.cq_mod.unwrap_or_else(|| plan::signal_every(self.tx_depth, post_list)),
+            signal_fixed: self.queue.cq_mod.is_some(),
+            post_list,
+            queue_pair: self.queue.qp.attributes(),
             traffic: if self.bidirectional { Traffic::Bidirectional } else { Traffic::Unidirectional },
             path_mtu_bytes: self.mtu,
             validate: self.validate,
+            requirements: self.gates.requirements(),
         };
         plan.check()?;
         Ok(plan)
@@ -312,6 +338,13 @@ mod tests {
     }
 
     #[test]
+    fn sizes_are_a_list_or_a_range() {
+        assert_eq!(plan_of("tool host -s 64,4K,1M").sizes_bytes, [64, 4096, 1 << 20]);
+        assert_eq!(plan_of("tool host --size 64:256").sizes_bytes, [64, 128, 256]);
+        assert_eq!(plan_of("tool host --sizes=8").sizes_bytes, [8]);
+    }
+
+    #[test]
     fn warmup_fills_the_queue_once_unless_told_otherwise() {
         assert_eq!(plan_of("tool host -t 16").warmup_iterations, 16);
         assert_eq!(plan_of("tool host -n 5").warmup_iterations, 5);
@@ -331,14 +364,45 @@ mod tests {
         assert!(refusal("tool host -D 2 -n 5").contains("cannot be used with"));
         assert!(refusal("tool host -a -s 4K").contains("cannot be used with"));
         assert!(refusal("tool host --frobnicate").contains("unexpected argument"));
-        assert!(parsed("tool host -F").err().unwrap().hint.unwrap().contains("docs/compatibility.md"));
+        assert!(
+            parsed("tool host --frobnicate").err().unwrap().hint.unwrap().contains("docs/compatibility.md")
+        );
+    }
+
+    #[test]
+    fn the_queues_options_are_in_the_plan() {
+        let plan = plan_of("tool host -Q 64 -l 8 -I 100 -S 3 --tclass 106 -u 14 --retry_count 2");
+        assert_eq!((plan.signal_every, plan.signal_fixed, plan.post_list), (64, true, 8));
+        assert_eq!(plan.queue_pair.describe().unwrap().split(", ").count(), 5);
+        assert_eq!(plan_of("tool host -l 64").signal_every, 64);
+        assert!(refusal("tool host -u 32").contains("32 is not in 1..=31"));
+        assert!(refusal("tool host --retry-count 8").contains("8 is not in 0..=7"));
+    }
+
+    #[test]
+    fn perftests_other_options_are_refused_with_the_way_out() {
+        for (line, way_out) in [
+            ("-R", "rdma_cm is not supported"),
+            ("-c UD", "always reliable-connected"),
+            ("-w 90", "--min-bw"),
+            ("-w90", "--min-bw"),
+            ("--limit_bw=90", "--min-bw"),
+            ("--out_json_file=x", "--json=FILE"),
+            ("--output=bandwidth", "jq"),
+            ("--use_cuda=0", "only host memory"),
+            ("--noPeak", "leave it out"),
+        ] {
+            let error = parsed(&format!("tool host {line}")).err().unwrap();
+            assert!(error.what.starts_with("unexpected argument '-"), "{}", error.what);
+            assert!(error.hint.clone().unwrap().contains(way_out), "{line}: {:?}", error.hint);
+        }
     }
 
     #[test]
     fn a_server_can_tell_which_test_options_were_given() {
-        let given = parsed("tool -s 4K --tx-depth 8 -p 1").unwrap().given;
+        let given = parsed("tool -s 4K --tx-depth 8 -p 1 --sl 1").unwrap().given;
         let mut options = given_of::<TransferArgs>(&given);
         options.sort();
-        assert_eq!(options, ["--size", "--tx-depth"]);
+        assert_eq!(options, ["--size", "--sl", "--tx-depth"]);
     }
 }

@@ -81,6 +81,8 @@ error_kinds! {
     Resource = "verbs-resource" => Machine,
     /// The TCP port is taken, or the address can't be listened on.
     Listen = "listen" => Machine,
+    /// This machine does not have the local address that was asked for, or the peer has none of its family.
+    SourceAddress = "source-address" => Machine,
     /// A file could not be written.
     Output = "output" => Machine,
     /// The host name has no address.
@@ -111,6 +113,8 @@ error_kinds! {
     Stalled = "stalled" => Peer,
     /// The data that arrived was not the data that was sent.
     WrongData = "wrong-data" => NotMet,
+    /// A size did not reach what was required of it.
+    RequirementNotMet = "requirement-not-met" => NotMet,
     /// Interrupted by the user.
     Interrupted = "interrupted" => Interrupted,
 }
@@ -210,7 +214,7 @@ impl Error {
     /// What the shell is told. A failure that the peer reported is the peer's, whatever it was over there.
     pub fn exit_status(&self) -> ExitStatus {
         match (self.origin, self.kind) {
-            (_, ErrorKind::WrongData) => ExitStatus::NotMet,
+            (_, ErrorKind::WrongData | ErrorKind::RequirementNotMet) => ExitStatus::NotMet,
             (Origin::Peer, _) => ExitStatus::Peer,
             (Origin::Local, kind) => kind.exit_status(),
         }

@@ -34,6 +34,7 @@ pub mod mr;
 pub mod plan;
 pub mod qp;
 pub mod report;
+pub mod requirement;
 pub mod samples;
 pub mod serve;
 pub mod session;

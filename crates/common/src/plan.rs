@@ -8,6 +8,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::qp::{self, QpAttributes};
+use crate::requirement::Requirements;
 use crate::units::{ByteSize, show_duration};
 use crate::validate::Direction;
 
@@ -125,6 +127,12 @@ pub struct Plan {
     pub tx_depth: u32,
     /// Every how many writes a completion is asked for at most; see [`Plan::signal_every`].
     pub signal_every: u32,
+    /// Whether that holds for all sizes; otherwise large messages are signalled more often.
+    pub signal_fixed: bool,
+    /// Writes handed to the adapter at once.
+    pub post_list: u32,
+    /// What the queue pairs are told; the default over TCP.
+    pub queue_pair: QpAttributes,
     /// One direction or both.
     pub traffic: Traffic,
     /// The path MTU asked for; otherwise the smaller of the two ports' active MTUs is used.
@@ -132,12 +140,23 @@ pub struct Plan {
     pub path_mtu_bytes: Option<u32>,
     /// Whether the target checks what arrived.
     pub validate: bool,
+    /// What every size must reach.
+    #[serde(skip_serializing_if = "Requirements::is_empty", default)]
+    pub requirements: Requirements,
 }
 
 /// A quarter of the queue's depth between signals: the queue is refilled while three quarters are still
 /// outstanding. (perftest signals every 100 writes, which drains a queue of 128 to 28 before it can be refilled.)
-pub fn signal_every(tx_depth: u32) -> u32 {
-    (tx_depth / 4).max(1)
+///
+/// A signal is on the last write of a list of `post_list`: in between it would be known no sooner, since the list
+/// is posted at once, and a list behind a signal in its midst could wait for room that only itself would make.
+pub fn signal_every(tx_depth: u32, post_list: u32) -> u32 {
+    whole_lists(tx_depth / 4, post_list)
+}
+
+fn whole_lists(writes: u32, post_list: u32) -> u32 {
+    let list = post_list.max(1);
+    (writes / list).max(1) * list
 }
 
 /// Data between two signals at most: with large messages a quarter of the queue would be gigabytes, and a slow
@@ -147,8 +166,11 @@ const BYTES_PER_SIGNAL: u64 = ByteSize::MIB;
 impl Plan {
     /// Every how many writes of `size` bytes a completion is asked for.
     pub fn signal_every(&self, size: u64) -> u32 {
-        let by_bytes = (BYTES_PER_SIGNAL / size.max(1)).max(1);
-        self.signal_every.min(u32::try_from(by_bytes).unwrap_or(u32::MAX))
+        if self.signal_fixed {
+            return self.signal_every;
+        }
+        let by_bytes = u32::try_from(BYTES_PER_SIGNAL / size.max(1)).unwrap_or(u32::MAX);
+        self.signal_every.min(whole_lists(by_bytes, self.post_list))
     }
 
     /// Completions that can be outstanding at once: one for each signal in every queue, and one for the last write.
@@ -165,7 +187,9 @@ impl Plan {
         self.check_sizes()?;
         within("--qp", self.qps, 1, MAX_QPS)?;
         within("--tx-depth", self.tx_depth, 1, MAX_TX_DEPTH)?;
-        within("the signal interval", self.signal_every, 1, self.tx_depth)?;
+        self.check_posting()?;
+        self.check_queue_pair()?;
+        self.requirements.check()?;
         within("--rounds", self.rounds, 1, MAX_ROUNDS)?;
         within("--warmup", self.warmup_iterations, 0, u64::from(u32::MAX))?;
         match self.round_length {
@@ -188,12 +212,47 @@ impl Plan {
         }
     }
 
+    fn check_posting(&self) -> Result<()> {
+        let (list, depth, every) = (self.post_list, self.tx_depth, self.signal_every);
+        within("--post-list", list, 1, depth)?;
+        within("--cq-mod", every, 1, depth)?;
+        if depth % list != 0 {
+            let error = usage(format!(
+                "--post-list is {list}, and a queue of {depth} writes holds no whole number of such lists"
+            ));
+            return Err(error.hint(format!(
+                "--tx-depth {}, or a --post-list that divides {depth}",
+                depth - depth % list
+            )));
+        }
+        if every % list != 0 {
+            let error = usage(format!(
+                "--cq-mod is {every} and --post-list {list}: a signal is on the last write of a list"
+            ));
+            return Err(
+                error.hint(format!("--cq-mod {} is a whole number of lists", whole_lists(every, list)))
+            );
+        }
+        Ok(())
+    }
+
+    fn check_queue_pair(&self) -> Result<()> {
+        let attributes = &self.queue_pair;
+        within("--inline-size", attributes.inline_bytes, 0, qp::MAX_INLINE_BYTES)?;
+        within("--sl", attributes.service_level, 0, qp::MAX_SERVICE_LEVEL)?;
+        within("--qp-timeout", attributes.ack_timeout, 1, qp::MAX_ACK_TIMEOUT)?;
+        within("--retry-count", attributes.retry_count, 0, qp::MAX_RETRY_COUNT)
+    }
+
     fn check_sizes(&self) -> Result<()> {
         if self.sizes_bytes.is_empty() || self.sizes_bytes.len() > MAX_SIZES {
             return Err(usage(format!(
                 "{} message sizes; a run has 1 to {MAX_SIZES}",
                 self.sizes_bytes.len()
             )));
+        }
+        if let Some(size) = repeated(&self.sizes_bytes) {
+            return Err(usage(format!("--size has {} twice", ByteSize(size))));
         }
         self.sizes_bytes.iter().try_for_each(|&size| within("--size", size, 1, MAX_MSG_SIZE))
     }
@@ -255,6 +314,12 @@ impl Plan {
             RoundLength::Seconds(seconds) => show_duration(Duration::from_secs_f64(seconds)),
         }
     }
+}
+
+/// A size that is there twice: its lines and rounds could not be told apart.
+fn repeated(sizes: &[u64]) -> Option<u64> {
+    let before = |index: usize, size: &u64| sizes[..index].contains(size);
+    sizes.iter().enumerate().find_map(|(index, size)| before(index, size).then_some(*size))
 }
 
 fn usage(what: String) -> Error {
@@ -366,9 +431,13 @@ pub(crate) mod tests {
             qps: 1,
             tx_depth: 128,
             signal_every: 32,
+            signal_fixed: false,
+            post_list: 1,
+            queue_pair: QpAttributes::default(),
             traffic: Traffic::Unidirectional,
             path_mtu_bytes: None,
             validate: false,
+            requirements: Requirements::default(),
         }
     }
 
@@ -398,7 +467,8 @@ pub(crate) mod tests {
         );
         assert!(refused(|p| p.path_mtu_bytes = Some(1500)).starts_with("--mtu is 1500"));
         assert!(refused(|p| p.sizes_bytes.clear()).starts_with("0 message sizes"));
-        assert!(refused(|p| p.signal_every = 129).starts_with("the signal interval is 129"));
+        assert_eq!(refused(|p| p.sizes_bytes = vec![8, 64, 8]), "--size has 8 B twice");
+        assert!(refused(|p| p.signal_every = 129).starts_with("--cq-mod is 129;"));
     }
 
     #[test]
@@ -442,9 +512,37 @@ pub(crate) mod tests {
 
     #[test]
     fn a_signal_every_quarter_of_the_depth() {
-        assert_eq!([1, 3, 4, 128].map(signal_every), [1, 1, 1, 32]);
+        assert_eq!([1, 3, 4, 128].map(|depth| signal_every(depth, 1)), [1, 1, 1, 32]);
         let every = |size| plan().signal_every(size);
         assert_eq!([1, 32 << 10, 64 << 10, 1 << 20, 8 << 20].map(every), [32, 32, 16, 1, 1]);
+    }
+
+    #[test]
+    fn a_signal_interval_that_was_asked_for_holds_for_all_sizes() {
+        let asked = Plan { signal_every: 128, signal_fixed: true, ..plan() };
+        assert!(asked.check().is_ok());
+        assert_eq!([1, 8 << 20].map(|size| asked.signal_every(size)), [128, 128]);
+    }
+
+    #[test]
+    fn signals_are_on_the_last_write_of_a_list() {
+        assert_eq!([1, 8, 24, 64, 128].map(|list| signal_every(128, list)), [32, 32, 24, 64, 128]);
+        let listed = Plan { post_list: 8, ..plan() };
+        assert!(listed.check().is_ok());
+        assert_eq!([1, 64 << 10, 8 << 20].map(|size| listed.signal_every(size)), [32, 16, 8]);
+        assert!(refused(|p| p.post_list = 129).starts_with("--post-list is 129;"));
+        assert!(refused(|p| p.post_list = 3).contains("no whole number of such lists"));
+        let what = refused(|p| (p.post_list, p.signal_every) = (4, 6));
+        assert_eq!(what, "--cq-mod is 6 and --post-list 4: a signal is on the last write of a list");
+    }
+
+    #[test]
+    fn the_fields_of_a_queue_pair_have_their_ranges() {
+        assert!(refused(|p| p.queue_pair.inline_bytes = 4097).starts_with("--inline-size is 4097;"));
+        assert!(refused(|p| p.queue_pair.service_level = 16).starts_with("--sl is 16;"));
+        assert!(refused(|p| p.queue_pair.ack_timeout = 0).starts_with("--qp-timeout is 0;"));
+        assert!(refused(|p| p.queue_pair.ack_timeout = 32).starts_with("--qp-timeout is 32;"));
+        assert!(refused(|p| p.queue_pair.retry_count = 8).starts_with("--retry-count is 8;"));
     }
 
     #[test]

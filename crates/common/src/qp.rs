@@ -1,6 +1,13 @@
 //! A reliable-connected queue pair, from RESET to RTS.
 #![allow(unsafe_code, reason = "queue pairs are libibverbs' objects")]
 
+mod attributes;
+
+pub use attributes::{
+    DEFAULT_ACK_TIMEOUT, DEFAULT_RETRY_COUNT, MAX_ACK_TIMEOUT, MAX_INLINE_BYTES, MAX_RETRY_COUNT,
+    MAX_SERVICE_LEVEL, QpAttributes,
+};
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -60,13 +67,6 @@ impl Path {
     }
 }
 
-/// The time after which an unacknowledged packet is sent again: 4.096 µs × 2¹⁸ = 1.07 s. perftest's 14 (67 ms) gives
-/// up on a peer that is merely slow: Soft-RoCE on a busy host retransmitted needlessly, and then failed, with it
-/// (2026-11-29, two emulated VMs, 4 queue pairs). Losses on a live path are mended sooner, by the peer's NAK.
-const ACK_TIMEOUT: u8 = 18;
-/// How often it is sent again before the write fails. Not 7, the field's largest value, which Soft-RoCE takes for
-/// "for ever" (as the specification has it for RNR only): a dead path would then never be told.
-const RETRY_COUNT: u8 = 6;
 /// 7 means for ever; writes need no receive, so it never counts.
 const RNR_RETRY: u8 = 7;
 /// 0.64 ms between tries of a peer that has no receive posted.
@@ -79,6 +79,7 @@ pub struct QueuePair {
     raw: *mut sys::ibv_qp,
     extended: *mut sys::ibv_qp_ex,
     sq_psn: u32,
+    attributes: QpAttributes,
     pd: Arc<ProtectionDomain>,
     // Held so that the completion queue outlives the queue pair.
     _cq: Arc<CompletionQueue>,
@@ -93,27 +94,31 @@ impl QueuePair {
     /// Asks for the extended posting calls, and does without where the provider has none.
     ///
     /// # Errors
-    /// [`ErrorKind::Resource`] or [`ErrorKind::QpTransition`] with the errno.
+    /// [`ErrorKind::Resource`] or [`ErrorKind::QpTransition`] with the errno; [`ErrorKind::DeviceLimit`] where
+    /// the device takes less inline data.
     pub fn new(
         pd: &Arc<ProtectionDomain>,
         cq: &Arc<CompletionQueue>,
         tx_depth: u32,
+        attributes: QpAttributes,
         port_num: u8,
         sq_psn: u32,
     ) -> Result<Self> {
-        let extended_qp = create_extended(pd, cq, tx_depth);
-        let raw = if extended_qp.is_null() { create_basic(pd, cq, tx_depth) } else { extended_qp };
+        let cap = capacity(tx_depth, attributes.inline_bytes);
+        let extended_qp = create_extended(pd, cq, cap);
+        let raw = if extended_qp.is_null() { create_basic(pd, cq, cap) } else { extended_qp };
         if raw.is_null() {
-            return Err(resource_error(
+            let refused = resource_error(
                 &format!("a queue pair for {tx_depth} outstanding writes"),
                 pd.context(),
                 "ibv_create_qp",
-            ));
+            );
+            return Err(too_much_inline(pd, cq, cap).unwrap_or(refused));
         }
         let to_extended = pd.context().verbs().ibv_qp_to_qp_ex.filter(|_| !extended_qp.is_null());
         // SAFETY: the queue pair was made with send_ops_flags, as this call demands.
         let extended = to_extended.map_or(std::ptr::null_mut(), |to_extended| unsafe { to_extended(raw) });
-        let qp = Self { raw, extended, sq_psn, pd: Arc::clone(pd), _cq: Arc::clone(cq) };
+        let qp = Self { raw, extended, sq_psn, attributes, pd: Arc::clone(pd), _cq: Arc::clone(cq) };
         qp.to_init(port_num)?;
         Ok(qp)
     }
@@ -168,7 +173,7 @@ impl QueuePair {
             rq_psn: peer.sq_psn,
             max_dest_rd_atomic: 1,
             min_rnr_timer: MIN_RNR_TIMER,
-            ah_attr: address_handle(path),
+            ah_attr: address_handle(path, &self.attributes),
             ..Default::default()
         };
         let mask = sys::IBV_QP_STATE
@@ -185,8 +190,8 @@ impl QueuePair {
         let mut attr = sys::ibv_qp_attr {
             qp_state: sys::IBV_QPS_RTS,
             sq_psn: self.sq_psn,
-            timeout: ACK_TIMEOUT,
-            retry_cnt: RETRY_COUNT,
+            timeout: self.attributes.ack_timeout,
+            retry_cnt: self.attributes.retry_count,
             rnr_retry: RNR_RETRY,
             max_rd_atomic: 1,
             ..Default::default()
@@ -223,17 +228,17 @@ impl Drop for QueuePair {
     }
 }
 
-fn capacity(tx_depth: u32) -> sys::ibv_qp_cap {
+fn capacity(tx_depth: u32, max_inline_data: u32) -> sys::ibv_qp_cap {
     sys::ibv_qp_cap {
         max_send_wr: tx_depth,
         max_recv_wr: 0,
         max_send_sge: 1,
         max_recv_sge: 0,
-        max_inline_data: 0,
+        max_inline_data,
     }
 }
 
-fn create_extended(pd: &ProtectionDomain, cq: &CompletionQueue, tx_depth: u32) -> *mut sys::ibv_qp {
+fn create_extended(pd: &ProtectionDomain, cq: &CompletionQueue, cap: sys::ibv_qp_cap) -> *mut sys::ibv_qp {
     let verbs = pd.context().verbs();
     if verbs.ibv_qp_to_qp_ex.is_none() {
         return std::ptr::null_mut();
@@ -241,7 +246,7 @@ fn create_extended(pd: &ProtectionDomain, cq: &CompletionQueue, tx_depth: u32) -
     let mut attr = sys::ibv_qp_init_attr_ex {
         send_cq: cq.raw(),
         recv_cq: cq.raw(),
-        cap: capacity(tx_depth),
+        cap,
         qp_type: sys::IBV_QPT_RC,
         comp_mask: sys::IBV_QP_INIT_ATTR_PD | sys::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
         pd: pd.raw(),
@@ -252,11 +257,11 @@ fn create_extended(pd: &ProtectionDomain, cq: &CompletionQueue, tx_depth: u32) -
     unsafe { sys::ibv_create_qp_ex(verbs, pd.context().raw(), &mut attr) }
 }
 
-fn create_basic(pd: &ProtectionDomain, cq: &CompletionQueue, tx_depth: u32) -> *mut sys::ibv_qp {
+fn create_basic(pd: &ProtectionDomain, cq: &CompletionQueue, cap: sys::ibv_qp_cap) -> *mut sys::ibv_qp {
     let mut attr = sys::ibv_qp_init_attr {
         send_cq: cq.raw(),
         recv_cq: cq.raw(),
-        cap: capacity(tx_depth),
+        cap,
         qp_type: sys::IBV_QPT_RC,
         ..Default::default()
     };
@@ -264,13 +269,59 @@ fn create_basic(pd: &ProtectionDomain, cq: &CompletionQueue, tx_depth: u32) -> *
     unsafe { (pd.context().verbs().ibv_create_qp)(pd.raw(), &mut attr) }
 }
 
-fn address_handle(path: &Path) -> sys::ibv_ah_attr {
-    let mut handle = sys::ibv_ah_attr { dlid: path.dlid, port_num: path.port_num, ..Default::default() };
+/// No verb tells a device's limit on inline data, so it is found by trying: the largest that it takes for as many
+/// writes. `None` where the inline data is not what was refused.
+fn too_much_inline(pd: &ProtectionDomain, cq: &CompletionQueue, cap: sys::ibv_qp_cap) -> Option<Error> {
+    let takes = |inline: u32| {
+        let qp = create_basic(pd, cq, sys::ibv_qp_cap { max_inline_data: inline, ..cap });
+        if qp.is_null() {
+            return false;
+        }
+        // SAFETY: the queue pair was made just now, is nobody else's, and is freed once.
+        unsafe { (pd.context().verbs().ibv_destroy_qp)(qp) };
+        true
+    };
+    if cap.max_inline_data == 0 || !takes(0) {
+        return None;
+    }
+    let most = largest(cap.max_inline_data, takes);
+    Some(
+        Error::new(
+            ErrorKind::DeviceLimit,
+            format!(
+                "--inline-size asks for {} bytes of inline data and {} allows {most}",
+                cap.max_inline_data,
+                pd.context().name()
+            ),
+        )
+        .fact("with", format!("{} outstanding writes", cap.max_send_wr))
+        .hint(format!("use --inline-size {most} or less")),
+    )
+}
+
+/// The largest number below `refused` that `takes`, which takes 0, takes.
+fn largest(refused: u32, mut takes: impl FnMut(u32) -> bool) -> u32 {
+    let (mut good, mut bad) = (0, refused);
+    while bad - good > 1 {
+        let middle = good + (bad - good) / 2;
+        if takes(middle) { good = middle } else { bad = middle }
+    }
+    good
+}
+
+fn address_handle(path: &Path, attributes: &QpAttributes) -> sys::ibv_ah_attr {
+    let mut handle = sys::ibv_ah_attr {
+        dlid: path.dlid,
+        port_num: path.port_num,
+        sl: attributes.service_level,
+        ..Default::default()
+    };
     if let (Some(sgid), Some(dgid)) = (&path.sgid, &path.dgid) {
         handle.is_global = 1;
         handle.grh.dgid = sys::ibv_gid { raw: dgid.gid.0.octets() };
         handle.grh.sgid_index = sgid.index as u8;
         handle.grh.hop_limit = HOP_LIMIT;
+        handle.grh.traffic_class = attributes.traffic_class;
     }
     handle
 }
@@ -308,6 +359,29 @@ mod tests {
     #[test]
     fn queue_pair_numbers_are_shown_in_hex() {
         assert_eq!(Qpn(0x1a2b).to_string(), "0x001a2b");
+    }
+
+    #[test]
+    fn service_level_and_traffic_class_reach_the_address_handle() {
+        let entry = GidEntry {
+            index: 1,
+            gid: crate::gid::Gid("::ffff:10.0.0.1".parse().unwrap()),
+            gid_type: crate::gid::GidType::RoceV2,
+            netdev: None,
+            prefix_len: None,
+        };
+        let attributes = QpAttributes { service_level: 5, traffic_class: 104, ..QpAttributes::default() };
+        let path =
+            Path { port_num: 1, sgid: Some(entry.clone()), dgid: Some(entry), dlid: 0, path_mtu: 1024 };
+        let handle = address_handle(&path, &attributes);
+        assert_eq!((handle.sl, handle.grh.traffic_class, handle.is_global), (5, 104, 1));
+    }
+
+    #[test]
+    fn the_devices_limit_is_found_by_trying() {
+        for limit in [0, 1, 63, 64, 412, 511] {
+            assert_eq!(largest(512, |inline| inline <= limit), limit);
+        }
     }
 
     #[test]

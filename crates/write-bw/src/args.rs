@@ -23,7 +23,7 @@ pub(crate) struct Args {
 
 const EXIT_STATUSES: &str = "Exit status:
   0  measured, and good
-  1  measured, but the data that arrived was wrong
+  1  measured, but the data that arrived was wrong, or a requirement was not met
   2  the command line
   3  this machine: device, GID, limit, library
   4  the peer or the path to it

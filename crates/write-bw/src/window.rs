@@ -16,12 +16,83 @@ struct Lane {
     unsignalled: u32,
 }
 
+/// What a write depends on besides its lane; the same all the time.
+#[derive(Clone, Copy)]
+struct Rules {
+    depth: u64,
+    signal_every: u32,
+    slots: u64,
+}
+
+impl Lane {
+    /// Takes the next write: its slot, and whether it is signalled.
+    #[inline(always)]
+    fn next(&mut self, rules: Rules) -> (u64, Signal) {
+        let slot = self.slot;
+        let since = self.unsignalled + 1;
+        let signalled = since == rules.signal_every || self.posted + 1 == self.limit;
+        self.posted += 1;
+        self.unsignalled = if signalled { 0 } else { since };
+        self.slot = if slot + 1 == rules.slots { 0 } else { slot + 1 };
+        (slot, if signalled { Signal::Covering(since) } else { Signal::None })
+    }
+}
+
+/// How a queue is filled; chosen before the loop.
+trait Fill {
+    fn fill<E: Endpoint>(
+        endpoint: &mut E,
+        qp: usize,
+        lane: &mut Lane,
+        rules: Rules,
+        post_list: u64,
+    ) -> Result<()>;
+}
+
+/// One write at a time.
+struct OneByOne;
+
+/// A list as soon as there is room for it; at the end of a stretch it is as long as what is left.
+struct InLists;
+
+impl Fill for OneByOne {
+    #[inline(always)]
+    fn fill<E: Endpoint>(endpoint: &mut E, qp: usize, lane: &mut Lane, rules: Rules, _: u64) -> Result<()> {
+        while lane.posted - lane.completed < rules.depth && lane.posted < lane.limit {
+            let (slot, signal) = lane.next(rules);
+            endpoint.post_write(qp, slot, signal)?;
+        }
+        Ok(())
+    }
+}
+
+impl Fill for InLists {
+    #[inline(always)]
+    fn fill<E: Endpoint>(
+        endpoint: &mut E,
+        qp: usize,
+        lane: &mut Lane,
+        rules: Rules,
+        post_list: u64,
+    ) -> Result<()> {
+        while lane.posted < lane.limit {
+            let list = post_list.min(lane.limit - lane.posted);
+            if lane.posted - lane.completed + list > rules.depth {
+                break;
+            }
+            endpoint.post_list(qp, (0..list).map(|_| lane.next(rules)))?;
+        }
+        Ok(())
+    }
+}
+
 /// All writes of a stretch: how many there may be, how many are posted and completed.
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
     lanes: Vec<Lane>,
     depth: u64,
     signal_every: u32,
+    post_list: u64,
     slots: u64,
     completed: u64,
     closed: bool,
@@ -35,10 +106,17 @@ impl Window {
             lanes: vec![Lane { limit, ..Lane::default() }; qps as usize],
             depth: depth.into(),
             signal_every,
+            post_list: 1,
             slots,
             completed: 0,
             closed: false,
         }
+    }
+
+    /// The same window, filled in lists of `post_list` writes. The depth and the signal interval are whole numbers
+    /// of lists: see [`linkproof_common::plan::Plan::check`].
+    pub(crate) fn in_lists_of(self, post_list: u32) -> Self {
+        Self { post_list: post_list.max(1).into(), ..self }
     }
 
     /// Writes completed over all queue pairs.
@@ -71,17 +149,10 @@ impl Window {
     }
 
     #[inline]
-    fn fill<E: Endpoint>(&mut self, endpoint: &mut E) -> Result<()> {
+    fn fill<E: Endpoint, F: Fill>(&mut self, endpoint: &mut E) -> Result<()> {
         for (qp, lane) in self.lanes.iter_mut().enumerate() {
-            while lane.posted - lane.completed < self.depth && lane.posted < lane.limit {
-                let since = lane.unsignalled + 1;
-                let signalled = since == self.signal_every || lane.posted + 1 == lane.limit;
-                let signal = if signalled { Signal::Covering(since) } else { Signal::None };
-                endpoint.post_write(qp, lane.slot, signal)?;
-                lane.posted += 1;
-                lane.unsignalled = if signalled { 0 } else { since };
-                lane.slot = if lane.slot + 1 == self.slots { 0 } else { lane.slot + 1 };
-            }
+            let rules = Rules { depth: self.depth, signal_every: self.signal_every, slots: self.slots };
+            F::fill(endpoint, qp, lane, rules, self.post_list)?;
         }
         Ok(())
     }
@@ -107,6 +178,20 @@ pub(crate) fn pump<E: Endpoint, C: Clock>(
     stop: &Stop,
     log: &mut CompletionLog,
 ) -> Result<()> {
+    if window.post_list == 1 {
+        pump_by::<OneByOne, E, C>(endpoint, window, clock, stop, log)
+    } else {
+        pump_by::<InLists, E, C>(endpoint, window, clock, stop, log)
+    }
+}
+
+fn pump_by<F: Fill, E: Endpoint, C: Clock>(
+    endpoint: &mut E,
+    window: &mut Window,
+    clock: &C,
+    stop: &Stop,
+    log: &mut CompletionLog,
+) -> Result<()> {
     let begin = clock.now_ns();
     while !window.is_done() {
         if stop.must_finish() && !window.closed {
@@ -115,7 +200,7 @@ pub(crate) fn pump<E: Endpoint, C: Clock>(
         if stop.must_abandon() {
             return Ok(());
         }
-        window.fill(endpoint)?;
+        window.fill::<E, F>(endpoint)?;
         let before = window.completed;
         endpoint.poll(|qp, writes| window.retire(qp, writes))?;
         if window.completed != before {
@@ -193,6 +278,35 @@ mod tests {
             assert_eq!(window.per_qp(), vec![limit; qps as usize]);
             assert!(endpoint.most_outstanding <= u64::from(qps * depth));
             assert_eq!(log.last().completed, window.completed());
+        }
+    }
+
+    #[test]
+    fn lists_are_posted_whole_but_for_the_last() {
+        #[derive(Default)]
+        struct Lists(Fake, Vec<usize>);
+        impl Endpoint for Lists {
+            fn post_write(&mut self, _: usize, _: u64, _: Signal) -> Result<()> {
+                panic!("a write outside a list")
+            }
+            fn post_list(&mut self, qp: usize, writes: impl Iterator<Item = (u64, Signal)>) -> Result<()> {
+                let writes: Vec<_> = writes.collect();
+                self.1.push(writes.len());
+                writes.into_iter().try_for_each(|(slot, signal)| self.0.post_write(qp, slot, signal))
+            }
+            fn poll(&mut self, done: impl FnMut(usize, u32)) -> Result<()> {
+                self.0.poll(done)
+            }
+        }
+        for (depth, every, list, limit) in [(16, 4, 4, 30), (8, 8, 8, 100), (128, 32, 2, 5), (6, 6, 3, 7)] {
+            let mut window = Window::new(2, depth, every, 3, limit).in_lists_of(list);
+            let mut endpoint = Lists::default();
+            let log = &mut CompletionLog::new();
+            pump(&mut endpoint, &mut window, &Ticks(Cell::new(0)), &Stop::new(), log).unwrap();
+            assert_eq!(window.per_qp(), [limit, limit]);
+            assert!(endpoint.0.most_outstanding <= u64::from(2 * depth));
+            let short = endpoint.1.iter().filter(|&&length| length != list as usize).count();
+            assert!(short <= 2, "one for each queue pair: {:?}", endpoint.1);
         }
     }
 

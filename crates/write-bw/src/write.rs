@@ -46,7 +46,8 @@ impl Tool for WriteBw {
         let slots = stage.slots;
         let stop = Stop::new();
         let mut window =
-            Window::new(plan.qps, plan.tx_depth, plan.signal_every(slots.size), slots.count, limit);
+            Window::new(plan.qps, plan.tx_depth, plan.signal_every(slots.size), slots.count, limit)
+                .in_lists_of(plan.post_list);
         self.log.clear();
         let pump = Pump { window: &mut window, stop: &stop, log: &mut self.log };
         let watched = stage

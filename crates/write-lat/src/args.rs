@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Parser;
-use linkproof_common::args::{self, DeviceArgs, OutputArgs, PeerArgs};
+use linkproof_common::args::{self, DeviceArgs, OutputArgs, PeerArgs, QpArgs, Sizes};
 use linkproof_common::conduct::{Ends, Tool};
 use linkproof_common::error::{Error, ErrorKind, Result};
-use linkproof_common::plan::{MAX_ROUNDS, Plan, RoundLength, Traffic, Transport};
-use linkproof_common::units::ByteSize;
+use linkproof_common::plan::{self, MAX_ROUNDS, Plan, RoundLength, Traffic, Transport};
+use linkproof_common::requirement::Requirements;
 
 use crate::latency::{MAX_RAW_SAMPLES, WriteLat};
 
@@ -32,9 +32,9 @@ pub(crate) struct Args {
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "The measurement (client only)")]
 pub(crate) struct LatencyArgs {
-    /// Message size in bytes; K, M and G are powers of 1024
-    #[arg(short = 's', long, value_name = "SIZE", default_value = "2", value_parser = args::parse_size)]
-    pub(crate) size: ByteSize,
+    /// Message sizes in bytes, K, M and G being powers of 1024: one, a list (8,4K,1M), or FROM:TO, doubling
+    #[arg(short = 's', long, alias = "sizes", value_name = "SIZES", default_value = "2")]
+    pub(crate) size: Sizes,
     /// Measure every power of two from 2 bytes to 8 MiB
     #[arg(short = 'a', long, conflicts_with = "size")]
     pub(crate) all: bool,
@@ -59,6 +59,9 @@ pub(crate) struct LatencyArgs {
     /// Write every sample to FILE, a line each: size, round, number, half round trip in microseconds
     #[arg(short = 'U', long, value_name = "FILE", conflicts_with = "duration")]
     pub(crate) raw_samples: Option<PathBuf>,
+    /// What the queue pairs are told.
+    #[command(flatten)]
+    pub(crate) qp: QpArgs,
 }
 
 const EXIT_STATUSES: &str = "Exit status:
@@ -87,10 +90,11 @@ impl LatencyArgs {
     /// # Errors
     /// [`ErrorKind::Usage`] where options contradict each other.
     pub(crate) fn plan(&self, transport: Transport) -> Result<Plan> {
+        self.qp.check(transport)?;
         let plan = Plan {
             tool: WriteLat::NAME.to_owned(),
             transport,
-            sizes_bytes: if self.all { args::all_sizes() } else { vec![self.size.bytes()] },
+            sizes_bytes: if self.all { args::all_sizes() } else { self.size.bytes().to_vec() },
             round_length: match self.duration {
                 Some(seconds) => RoundLength::Seconds(seconds / f64::from(self.rounds)),
                 None => RoundLength::Iterations(self.iters),
@@ -99,10 +103,14 @@ impl LatencyArgs {
             warmup_iterations: self.warmup.map_or(WARMUP.min(self.iters), u64::from),
             qps: 1,
             tx_depth: TX_DEPTH,
-            signal_every: linkproof_common::plan::signal_every(TX_DEPTH),
+            signal_every: plan::signal_every(TX_DEPTH, 1),
+            signal_fixed: true,
+            post_list: 1,
+            queue_pair: self.qp.attributes(),
             traffic: Traffic::PingPong,
             path_mtu_bytes: self.mtu,
             validate: false,
+            requirements: Requirements::default(),
         };
         plan.check()?;
         if self.raw_samples.as_deref().is_some_and(|path| path.as_os_str().is_empty()) {

@@ -16,6 +16,7 @@ use crate::watch::PEER_SILENCE_LIMIT;
 /// Runs `tool` as the client of the server at `host`, by the plan that the options gave.
 pub fn run<T: Tool>(tool: &mut T, ends: Ends, host: &str, plan: Result<Plan>, output: &Output) -> ExitStatus {
     let mut document = Document::begin(T::NAME, T::VERSION);
+    ends.note_needless(output);
     match plan.and_then(|plan| connect::<T>(ends, host, plan, &mut document)) {
         Err(error) => document.conclude(Some(error)),
         Ok((mut channel, local, plan)) => {
@@ -55,7 +56,7 @@ fn connect<T: Tool>(
     document.hosts = vec![this_host::<T>(&HostFiles::this_machine())];
     let local = ends.local()?;
     check_local(&plan, &local, Role::Client)?;
-    let channel = TcpChannel::connect(host, ends.peer.port)?;
+    let channel = TcpChannel::connect(host, ends.peer.port, ends.peer.bind_source_ip)?;
     Ok((channel, local, plan))
 }
 

@@ -11,8 +11,10 @@ pub use stretch::{Performed, Stage};
 
 use crate::args::{DeviceArgs, PeerArgs};
 use crate::error::Result;
+use crate::exchange::source;
 use crate::host::HostFiles;
 use crate::plan::Transport;
+use crate::report::Output;
 use crate::session::LocalEnd;
 
 /// A measuring tool, on either end.
@@ -44,11 +46,17 @@ impl Ends<'_> {
         self.peer.transport.unwrap_or(Transport::Rdma)
     }
 
-    /// This end, with the device that the options name.
+    /// Says which options were needless.
+    pub(crate) fn note_needless(&self, output: &Output) {
+        self.peer.habits.notes().into_iter().for_each(|note| output.note(note));
+    }
+
+    /// This end, with the device and the local address that the options name.
     ///
     /// # Errors
-    /// As [`LocalEnd::rdma`].
+    /// As [`LocalEnd::rdma`], and [`source::check`].
     pub fn local(&self) -> Result<LocalEnd> {
+        self.peer.bind_source_ip.map(source::check).transpose()?;
         let files = HostFiles::this_machine();
         match self.transport() {
             Transport::Rdma => {

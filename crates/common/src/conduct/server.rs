@@ -19,6 +19,7 @@ use crate::watch::PEER_SILENCE_LIMIT;
 pub fn run<T: Tool>(tool: &mut T, ends: Ends, test_options: &[String], output: &OutputArgs) -> ExitStatus {
     let layout = if ends.peer.once { Layout::Pretty } else { Layout::Line };
     let output = Output::new(T::NAME, output, layout);
+    ends.note_needless(&output);
     match listen::<T>(ends, test_options, &output) {
         Ok(server) => serve(tool, ends, &server, &output),
         Err(error) => {
@@ -39,7 +40,7 @@ fn listen<T: Tool>(ends: Ends, test_options: &[String], output: &Output) -> Resu
         host: Box::new(move || Host::this_machine(Role::Server, T::VERSION, &files)),
         complain: Box::new(move |error| complainer.say_failure(error)),
     };
-    let server = Server::open(ends.peer.port, manners)?;
+    let server = Server::open(ends.peer.bind_source_ip, ends.peer.port, manners)?;
     output.note(&format!(
         "serving on TCP port {} with {}; stop it with Ctrl-C",
         ends.peer.port,

@@ -25,6 +25,19 @@ pub trait Endpoint {
     /// The transport's own failure, with its object.
     fn post_write(&mut self, qp: usize, slot: u64, signal: Signal) -> Result<()>;
 
+    /// Posts several writes on connection `qp`, each from and to its slot, and hands them over at once where the
+    /// transport can.
+    ///
+    /// # Errors
+    /// As [`Endpoint::post_write`]; earlier writes of the list may have been posted.
+    #[inline]
+    fn post_list(&mut self, qp: usize, writes: impl Iterator<Item = (u64, Signal)>) -> Result<()> {
+        for (slot, signal) in writes {
+            self.post_write(qp, slot, signal)?;
+        }
+        Ok(())
+    }
+
     /// Collects what has completed, calling `done(qp, writes)` for each report; returns at once, also with none.
     ///
     /// # Errors

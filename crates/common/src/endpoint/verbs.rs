@@ -1,11 +1,16 @@
 //! RDMA writes over reliable-connected queue pairs.
 #![allow(unsafe_code, reason = "the data path is libibverbs")]
 
+mod posting;
+
+pub use posting::{Classic, Extended, Fetched, Inline, Posting, Source};
+
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use rdma_sys as sys;
 
+use self::posting::{Lane, Write};
 use super::{Endpoint, PingPong, Signal};
 use crate::cq::{CompletionQueue, CompletionStatus};
 use crate::error::{Error, ErrorKind, Result, show_errno};
@@ -31,70 +36,6 @@ pub struct WritePath {
     pub peer_qpn: Qpn,
 }
 
-/// How a write reaches the queue. Chosen once for a run, so that the loop has no branch on it.
-pub trait Posting {
-    /// Posts one write; 0 or an errno value.
-    ///
-    /// # Safety
-    /// `lane` belongs to a queue pair in RTS whose memory is registered on both ends, and is not used elsewhere.
-    unsafe fn post(lane: &mut Lane, local_addr: u64, remote_addr: u64, wr_id: u64, signal: Signal) -> i32;
-}
-
-/// `ibv_wr_*`: the provider writes the work queue entry with no request structure in between.
-pub struct Extended;
-
-/// `ibv_post_send` with a request prebuilt for each queue pair.
-pub struct Classic;
-
-/// What posting on one queue pair needs, side by side.
-pub struct Lane {
-    extended: *mut sys::ibv_qp_ex,
-    qp: *mut sys::ibv_qp,
-    path: WritePath,
-    size: u32,
-    wr: sys::ibv_send_wr,
-    sge: sys::ibv_sge,
-}
-
-impl Posting for Extended {
-    #[inline(always)]
-    unsafe fn post(lane: &mut Lane, local_addr: u64, remote_addr: u64, wr_id: u64, signal: Signal) -> i32 {
-        let qp = lane.extended;
-        // SAFETY: the caller vouches for the queue pair, which was made for RDMA writes; the adapter reads the
-        // source until the completion, and the loop refills it only between rounds.
-        unsafe {
-            sys::ibv_wr_start(qp);
-            (*qp).wr_id = wr_id;
-            (*qp).wr_flags = flags(signal);
-            sys::ibv_wr_rdma_write(qp, lane.path.rkey, remote_addr);
-            sys::ibv_wr_set_sge(qp, lane.path.lkey, local_addr, lane.size);
-            sys::ibv_wr_complete(qp)
-        }
-    }
-}
-
-impl Posting for Classic {
-    #[inline(always)]
-    unsafe fn post(lane: &mut Lane, local_addr: u64, remote_addr: u64, wr_id: u64, signal: Signal) -> i32 {
-        lane.sge.addr = local_addr;
-        lane.wr.wr_id = wr_id;
-        lane.wr.send_flags = flags(signal);
-        lane.wr.sg_list = &mut lane.sge;
-        lane.wr.wr.rdma.remote_addr = remote_addr;
-        let mut bad = std::ptr::null_mut();
-        // SAFETY: as above; the provider copies the request before it returns.
-        unsafe { sys::ibv_post_send(lane.qp, &mut lane.wr, &mut bad) }
-    }
-}
-
-#[inline(always)]
-fn flags(signal: Signal) -> u32 {
-    match signal {
-        Signal::None => 0,
-        Signal::Covering(_) => sys::IBV_SEND_SIGNALED,
-    }
-}
-
 /// Queue pairs in RTS, one completion queue, and the posting that the provider has.
 pub struct VerbsEndpoint<P> {
     lanes: Vec<Lane>,
@@ -106,7 +47,7 @@ pub struct VerbsEndpoint<P> {
 }
 
 impl<P: Posting> VerbsEndpoint<P> {
-    /// An endpoint for messages of one size. The queue pairs stay with the caller, who keeps them, and the memory,
+    /// An endpoint for messages of one size, posted in lists of up to `post_list`. The queue pairs stay with the caller, who keeps them, and the memory,
     /// until the endpoint is gone.
     pub fn new(
         device: &str,
@@ -114,10 +55,11 @@ impl<P: Posting> VerbsEndpoint<P> {
         qps: &[QueuePair],
         paths: &[WritePath],
         slots: Slots,
+        post_list: u32,
     ) -> Self {
         let size = slots.size as u32;
         Self {
-            lanes: qps.iter().zip(paths).map(|(qp, &path)| lane(qp, path, size)).collect(),
+            lanes: qps.iter().zip(paths).map(|(qp, &path)| Lane::new(qp, path, size, post_list)).collect(),
             stride: slots.stride,
             completions: Box::new([sys::ibv_wc::default(); POLL_BATCH]),
             cq: Arc::clone(cq),
@@ -162,22 +104,6 @@ impl<P: Posting> VerbsEndpoint<P> {
     }
 }
 
-fn lane(qp: &QueuePair, path: WritePath, size: u32) -> Lane {
-    let wr = sys::ibv_send_wr {
-        opcode: sys::IBV_WR_RDMA_WRITE,
-        num_sge: 1,
-        wr: sys::ibv_send_wr__bindgen_ty_2 {
-            rdma: sys::ibv_send_wr__bindgen_ty_2__bindgen_ty_1 {
-                remote_addr: path.remote_addr,
-                rkey: path.rkey,
-            },
-        },
-        ..Default::default()
-    };
-    let sge = sys::ibv_sge { addr: path.local_addr, length: size, lkey: path.lkey };
-    Lane { extended: qp.extended(), qp: qp.raw(), path, size, wr, sge }
-}
-
 /// The queue pair's index and the number of writes that a completion stands for, in one work request id.
 fn pack(qp: usize, covered: u32) -> u64 {
     (qp as u64) << 32 | u64::from(covered)
@@ -187,18 +113,40 @@ fn unpack(wr_id: u64) -> (usize, u32) {
     ((wr_id >> 32) as usize, wr_id as u32)
 }
 
+#[inline(always)]
+fn write(path: WritePath, stride: u64, qp: usize, slot: u64, signal: Signal) -> Write {
+    let covered = match signal {
+        Signal::None => 0,
+        Signal::Covering(writes) => writes,
+    };
+    let offset = slot * stride;
+    Write {
+        local_addr: path.local_addr + offset,
+        remote_addr: path.remote_addr + offset,
+        wr_id: pack(qp, covered),
+        signal,
+    }
+}
+
 impl<P: Posting> Endpoint for VerbsEndpoint<P> {
     #[inline]
     fn post_write(&mut self, qp: usize, slot: u64, signal: Signal) -> Result<()> {
-        let covered = match signal {
-            Signal::None => 0,
-            Signal::Covering(writes) => writes,
-        };
         let lane = &mut self.lanes[qp];
-        let offset = slot * self.stride;
-        let (local, remote) = (lane.path.local_addr + offset, lane.path.remote_addr + offset);
+        let write = write(lane.path, self.stride, qp, slot, signal);
         // SAFETY: the lane's queue pair and memory are kept by whoever made the endpoint, and only `self` posts.
-        match unsafe { P::post(lane, local, remote, pack(qp, covered), signal) } {
+        match unsafe { P::post(lane, write) } {
+            0 => Ok(()),
+            errno => Err(self.post_failed(qp, errno)),
+        }
+    }
+
+    #[inline]
+    fn post_list(&mut self, qp: usize, writes: impl Iterator<Item = (u64, Signal)>) -> Result<()> {
+        let lane = &mut self.lanes[qp];
+        let (path, stride) = (lane.path, self.stride);
+        let writes = writes.map(|(slot, signal)| write(path, stride, qp, slot, signal));
+        // SAFETY: as above.
+        match unsafe { P::post_list(lane, writes) } {
             0 => Ok(()),
             errno => Err(self.post_failed(qp, errno)),
         }

@@ -6,6 +6,7 @@
 pub mod frame;
 pub mod hold;
 pub mod message;
+pub mod source;
 pub mod tcp;
 
 mod in_process;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind as IoKind, Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use socket2::{SockRef, TcpKeepalive};
 use super::frame::{FrameLimit, frame, take_frame};
 use super::hold::Hold;
 use super::message::{PREAMBLE_LEN, PROTOCOL_VERSION, preamble, version_in_preamble};
-use super::{Channel, Message, Waker};
+use super::{Channel, Message, Waker, source};
 use crate::error::{Error, ErrorKind, Result, show_io_error};
 use crate::plan::Role;
 
@@ -43,20 +43,21 @@ pub struct TcpChannel {
     on_wait: Option<OnWait>,
     wake_read: UnixStream,
     wake_write: UnixStream,
+    source: Option<IpAddr>,
 }
 
 /// What to do once when the server says that others come first.
 type OnWait = Box<dyn FnOnce(String) + Send>;
 
 impl TcpChannel {
-    /// Connects to `host` as a client and exchanges preambles.
+    /// Connects to `host` as a client, from the address `source` where one is named, and exchanges preambles.
     ///
     /// # Errors
     /// The peer kinds of [`ErrorKind`], each with the address.
-    pub fn connect(host: &str, port: u16) -> Result<Self> {
-        let addresses = resolve(host, port)?;
-        let socket = connect_any(host, &addresses)?;
-        let mut channel = Self::new(socket, Role::Server, host)?;
+    pub fn connect(host: &str, port: u16, source: Option<IpAddr>) -> Result<Self> {
+        let addresses = source::reachable(source, host, resolve(host, port)?)?;
+        let socket = connect_any(host, &addresses, source)?;
+        let mut channel = Self { source, ..Self::new(socket, Role::Server, host)? };
         channel.send_bytes(&preamble())?;
         channel.limit = FrameLimit::Run;
         channel.read_preamble(PREAMBLE_LIMIT)?;
@@ -154,6 +155,7 @@ impl TcpChannel {
             on_wait: None,
             wake_read,
             wake_write,
+            source: None,
         })
     }
 
@@ -163,6 +165,11 @@ impl TcpChannel {
     /// [`ErrorKind::PeerLost`] where the socket has none any more.
     pub fn local_addr(&self) -> Result<SocketAddr> {
         self.socket.local_addr().map_err(|error| lost(&self.peer, &error))
+    }
+
+    /// The address that this end's connections shall come from, where the user named one.
+    pub fn source(&self) -> Option<IpAddr> {
+        self.source
     }
 
     /// The other end's address.
@@ -359,10 +366,10 @@ fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>> {
     if addresses.is_empty() { Err(failed("the name has no address".to_owned())) } else { Ok(addresses) }
 }
 
-fn connect_any(host: &str, addresses: &[SocketAddr]) -> Result<TcpStream> {
+fn connect_any(host: &str, addresses: &[SocketAddr], source: Option<IpAddr>) -> Result<TcpStream> {
     let mut failure = None;
     for address in addresses {
-        match TcpStream::connect_timeout(address, CONNECT_LIMIT) {
+        match source::connect(source, *address, CONNECT_LIMIT) {
             Ok(socket) => return Ok(socket),
             Err(error) => failure = Some(connect_error(host, *address, &error)),
         }
@@ -508,7 +515,7 @@ mod tests {
     fn nothing_listening_is_refused_with_a_next_step() {
         // A port that was just free: bound and released.
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let error = TcpChannel::connect("127.0.0.1", port).err().unwrap();
+        let error = TcpChannel::connect("127.0.0.1", port, None).err().unwrap();
         assert_eq!(error.kind, ErrorKind::Refused);
         assert!(error.hint.unwrap().contains("start the server"));
     }

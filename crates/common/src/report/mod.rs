@@ -243,7 +243,8 @@ impl Document {
         };
         self.warnings.extend(self.evidence.iter().filter_map(counted));
         let wrong = summary::wrong_data(&self.rounds);
-        self.verdict.failures.extend(failure.into_iter().chain(wrong));
+        let unmet = self.plan.as_ref().and_then(|plan| plan.requirements.unmet(&self.results));
+        self.verdict.failures.extend(failure.into_iter().chain(wrong).chain(unmet));
         self.verdict.ok = self.verdict.failures.is_empty();
     }
 }

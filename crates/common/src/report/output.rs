@@ -95,8 +95,11 @@ fn layout_of(target: &JsonTarget) -> Layout {
     }
 }
 
-/// A failed run leaves stdout empty; one that was interrupted, or whose data was wrong, has something to show.
+/// A failed run leaves stdout empty; one that was interrupted, whose data was wrong, or that was too slow for what
+/// was required, has something to show.
 fn worth_a_table(document: &Document) -> bool {
-    let has_numbers = |failure: &Error| matches!(failure.kind, ErrorKind::Interrupted | ErrorKind::WrongData);
+    let has_numbers = |failure: &Error| {
+        matches!(failure.kind, ErrorKind::Interrupted | ErrorKind::WrongData | ErrorKind::RequirementNotMet)
+    };
     document.verdict.failures.iter().all(has_numbers) && !document.results.is_empty()
 }

@@ -21,6 +21,14 @@ impl ResultRow {
         }
     }
 
+    /// The line, where it is of a bandwidth tool.
+    pub fn bandwidth(&self) -> Option<&BandwidthRow> {
+        match self {
+            Self::Bandwidth(row) => Some(row),
+            Self::Latency(_) => None,
+        }
+    }
+
     /// The range of the rounds in per cent of their median.
     pub fn spread_percent(&self) -> Option<f64> {
         match self {

@@ -81,6 +81,9 @@ fn header(document: &Document, plan: &Plan) -> String {
     }
     let (label, connections) = connections(plan);
     add(label, connections);
+    if let Some(attributes) = plan.queue_pair.describe() {
+        add("QP options", attributes);
+    }
     add(
         "Rounds",
         format!("{} of {}, after {} of warm-up", plan.rounds, plan.describe_round(), plan.warmup_iterations),
@@ -92,6 +95,11 @@ fn header(document: &Document, plan: &Plan) -> String {
     lines.join("\n")
 }
 
+/// How many writes go to the adapter at once, where it is more than one.
+fn lists(plan: &Plan) -> String {
+    if plan.post_list > 1 { format!(", {} posted at once", plan.post_list) } else { String::new() }
+}
+
 fn connections(plan: &Plan) -> (&'static str, String) {
     let (label, messages) = match plan.transport {
         Transport::Rdma => ("Queue pairs", "writes"),
@@ -100,7 +108,12 @@ fn connections(plan: &Plan) -> (&'static str, String) {
     let how = match (plan.traffic, plan.transport) {
         (Traffic::PingPong, _) => "one message in flight".to_owned(),
         (_, Transport::Rdma) => {
-            format!("{} outstanding {messages} each, a signal every {}", plan.tx_depth, signals(plan))
+            format!(
+                "{} outstanding {messages} each{}, a signal every {}",
+                plan.tx_depth,
+                lists(plan),
+                signals(plan)
+            )
         }
         (_, Transport::Tcp) => format!("{} outstanding {messages} each", plan.tx_depth),
     };

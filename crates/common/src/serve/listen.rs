@@ -1,6 +1,6 @@
 //! The listening socket.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
 use socket2::{Domain, Socket, Type};
 
@@ -9,11 +9,17 @@ use crate::error::{Error, ErrorKind, Result, show_io_error};
 /// Connections that may wait to be accepted: for milliseconds only, the doorkeeper is always there.
 const BACKLOG: i32 = 128;
 
-/// Listens on `port` of every address, IPv6 and IPv4 alike.
+/// Listens on `port` of `address` only, or of every address, IPv6 and IPv4 alike, where none is named.
 ///
 /// # Errors
 /// [`ErrorKind::Listen`], naming the port.
-pub(super) fn on(port: u16) -> Result<TcpListener> {
+pub(super) fn on(address: Option<IpAddr>, port: u16) -> Result<TcpListener> {
+    if let Some(address) = address {
+        let address = SocketAddr::new(address, port);
+        return Socket::new(Domain::for_address(address), Type::STREAM, None)
+            .and_then(|socket| listening(socket, address))
+            .map_err(|error| taken(port, &error));
+    }
     // A host without IPv6 has only the second.
     dual_stack(port)
         .or_else(|error| match error.raw_os_error() {

@@ -10,7 +10,7 @@ mod listen;
 mod newcomer;
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -90,8 +90,8 @@ impl Server {
     ///
     /// # Errors
     /// [`ErrorKind::Listen`], naming the port.
-    pub fn open(port: u16, manners: Manners) -> Result<Self> {
-        let listener = listen::on(port)?;
+    pub fn open(address: Option<IpAddr>, port: u16, manners: Manners) -> Result<Self> {
+        let listener = listen::on(address, port)?;
         let shared = Arc::new(Shared::default());
         let spawn = || {
             let (wake, woken) = UnixStream::pair()?;

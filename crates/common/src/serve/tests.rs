@@ -14,11 +14,11 @@ fn server() -> (Server, u16) {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let host = || host(Role::Server);
     let manners = Manners { tool: "write-bw", host: Box::new(host), complain: Box::new(|_| {}) };
-    (Server::open(port, manners).unwrap(), port)
+    (Server::open(None, port, manners).unwrap(), port)
 }
 
 fn propose(port: u16) -> TcpChannel {
-    let mut channel = TcpChannel::connect("127.0.0.1", port).unwrap();
+    let mut channel = TcpChannel::connect("127.0.0.1", port, None).unwrap();
     channel.send(&Message::Hello { tool: "write-bw".to_owned(), host: host(Role::Client) }).unwrap();
     assert_eq!(channel.expect_any(Duration::from_secs(5)).unwrap().name(), "hello");
     channel.send(&Message::Propose { plan: plan(), link: None }).unwrap();
@@ -28,7 +28,7 @@ fn propose(port: u16) -> TcpChannel {
 #[test]
 fn a_taken_port_is_refused() {
     let (_server, port) = server();
-    let error = listen::on(port).err().unwrap();
+    let error = listen::on(None, port).err().unwrap();
     assert_eq!(error.kind, ErrorKind::Listen);
     assert!(error.hint.unwrap().contains("--port"));
 }

@@ -216,10 +216,9 @@ impl Session {
     pub fn measure_in_turn<M: MeasureInTurn>(&self, slots: Slots, stop: &Stop, measure: M) -> Result<()> {
         match &self.data {
             Data::Rdma(session) => {
-                let last = session.last_bytes(self.layout, slots);
                 let every = self.plan.signal_every(slots.size);
                 session
-                    .measure_in_turn(slots, last, every, measure)
+                    .measure_in_turn(slots, self.layout, every, measure)
                     .map_err(|error| self.with_counters(error))
             }
             Data::Tcp(session) => session.measure_in_turn(slots, stop, self.layout, measure),

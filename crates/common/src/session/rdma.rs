@@ -7,7 +7,9 @@ use super::{Measure, MeasureInTurn, swap_ends};
 use crate::counters::Counters;
 use crate::cq::CompletionQueue;
 use crate::device::{ChosenPort, Context};
-use crate::endpoint::verbs::{self, Classic, Extended, LastBytes, VerbsEndpoint, VerbsPingPong, WritePath};
+use crate::endpoint::verbs::{
+    self, Classic, Extended, Fetched, Inline, LastBytes, VerbsEndpoint, VerbsPingPong, WritePath,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::exchange::Channel;
 use crate::exchange::message::EndInfo;
@@ -27,6 +29,8 @@ pub(super) struct RdmaSession {
     region: MemoryRegion<HostBuffer>,
     paths: Vec<WritePath>,
     posting: Posting,
+    inline_bytes: u64,
+    post_list: u32,
     context: Arc<Context>,
     port_num: u8,
     counters: Counters,
@@ -61,6 +65,7 @@ pub(super) fn bring_up(
     files: &HostFiles,
 ) -> Result<(RdmaSession, Link, u64)> {
     let plan = agreed.plan();
+    check_traffic_class(plan, addressing, role)?;
     let pd = Arc::new(ProtectionDomain::new(&chosen.context)?);
     let ordering = ordering(plan);
     let access = if plan.is_target(role) { Access::RemoteWrite } else { Access::Source };
@@ -95,6 +100,8 @@ pub(super) fn bring_up(
         region,
         paths,
         posting,
+        inline_bytes: plan.queue_pair.inline_bytes.into(),
+        post_list: plan.post_list,
         context: Arc::clone(&chosen.context),
         port_num: chosen.port.port_num,
         counters,
@@ -109,13 +116,27 @@ fn ordering(plan: &Plan) -> Ordering {
     if plan.validate || plan.traffic == Traffic::PingPong { Ordering::Strict } else { Ordering::Relaxed }
 }
 
+/// The traffic class lies in the global route header, which goes with a GID.
+fn check_traffic_class(plan: &Plan, addressing: &Addressing, role: Role) -> Result<()> {
+    if plan.queue_pair.traffic_class == 0 || addressing.of(role).is_some() {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::DeviceLimit,
+        "--tclass is part of the global route header, which queue pairs that are addressed by LID don't have",
+    )
+    .hint("give --gid-index on both ends to use GIDs, or use --sl"))
+}
+
 fn queue_pairs(
     pd: &Arc<ProtectionDomain>,
     cq: &Arc<CompletionQueue>,
     plan: &Plan,
     port_num: u8,
 ) -> Result<Vec<QueuePair>> {
-    (0..plan.qps).map(|qp| QueuePair::new(pd, cq, plan.tx_depth, port_num, starting_psn(qp))).collect()
+    (0..plan.qps)
+        .map(|qp| QueuePair::new(pd, cq, plan.tx_depth, plan.queue_pair, port_num, starting_psn(qp)))
+        .collect()
 }
 
 /// A first packet sequence number, 24 bits, that differs from run to run: a late packet of an earlier connection
@@ -227,6 +248,13 @@ fn link(agreed: &AgreedPlan, addressing: &Addressing, role: Role, ours: RdmaEnd,
     }
 }
 
+/// What writing in turn needs besides the queue pair.
+struct Turn {
+    last: LastBytes,
+    signal_every: u32,
+    slots: Slots,
+}
+
 impl RdmaSession {
     pub(super) fn buffer(&self) -> &HostBuffer {
         self.region.buffer()
@@ -242,37 +270,43 @@ impl RdmaSession {
 
     /// The endpoint's type is chosen here, once for a stretch.
     pub(super) fn measure<M: Measure>(&self, slots: Slots, measure: M) -> Result<M::Output> {
-        match self.posting {
-            Posting::Extended => measure.run(&mut self.writes::<Extended>(slots)),
-            Posting::Classic => measure.run(&mut self.writes::<Classic>(slots)),
+        match (self.posting, slots.size <= self.inline_bytes) {
+            (Posting::Extended, false) => measure.run(&mut self.endpoint::<Extended<Fetched>>(slots)),
+            (Posting::Extended, true) => measure.run(&mut self.endpoint::<Extended<Inline>>(slots)),
+            (Posting::Classic, false) => measure.run(&mut self.endpoint::<Classic<Fetched>>(slots)),
+            (Posting::Classic, true) => measure.run(&mut self.endpoint::<Classic<Inline>>(slots)),
+        }
+    }
+
+    /// The same for writes in turn.
+    pub(super) fn measure_in_turn<M: MeasureInTurn>(
+        &self,
+        slots: Slots,
+        layout: BufferLayout,
+        signal_every: u32,
+        measure: M,
+    ) -> Result<()> {
+        let turn = Turn { last: self.last_bytes(layout, slots), signal_every, slots };
+        match (self.posting, slots.size <= self.inline_bytes) {
+            (Posting::Extended, false) => measure.run(&mut self.in_turn::<Extended<Fetched>>(turn)),
+            (Posting::Extended, true) => measure.run(&mut self.in_turn::<Extended<Inline>>(turn)),
+            (Posting::Classic, false) => measure.run(&mut self.in_turn::<Classic<Fetched>>(turn)),
+            (Posting::Classic, true) => measure.run(&mut self.in_turn::<Classic<Inline>>(turn)),
         }
     }
 
     /// Where the last byte of the first queue pair's messages lies.
-    pub(super) fn last_bytes(&self, layout: BufferLayout, slots: Slots) -> LastBytes {
+    fn last_bytes(&self, layout: BufferLayout, slots: Slots) -> LastBytes {
         let last = self.region.buffer().address() + slots.size - 1;
         LastBytes { outgoing: last + layout.source(0), incoming: last + layout.sink(0) }
     }
 
-    pub(super) fn measure_in_turn<M: MeasureInTurn>(
-        &self,
-        slots: Slots,
-        last: LastBytes,
-        signal_every: u32,
-        measure: M,
-    ) -> Result<()> {
-        match self.posting {
-            Posting::Extended => {
-                measure.run(&mut VerbsPingPong::new(self.writes::<Extended>(slots), last, signal_every))
-            }
-            Posting::Classic => {
-                measure.run(&mut VerbsPingPong::new(self.writes::<Classic>(slots), last, signal_every))
-            }
-        }
+    fn in_turn<P: verbs::Posting>(&self, turn: Turn) -> VerbsPingPong<P> {
+        VerbsPingPong::new(self.endpoint(turn.slots), turn.last, turn.signal_every)
     }
 
-    fn writes<P: verbs::Posting>(&self, slots: Slots) -> VerbsEndpoint<P> {
-        VerbsEndpoint::new(self.context.name(), &self.cq, &self.qps, &self.paths, slots)
+    fn endpoint<P: verbs::Posting>(&self, slots: Slots) -> VerbsEndpoint<P> {
+        VerbsEndpoint::new(self.context.name(), &self.cq, &self.qps, &self.paths, slots, self.post_list)
     }
 
     pub(super) fn evidence(&self, role: Role) -> Evidence {

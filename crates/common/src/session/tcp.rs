@@ -2,7 +2,7 @@
 //! socket for each "queue pair" and direction, and each says first whose it is.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -10,6 +10,7 @@ use super::{Measure, MeasureInTurn, STEP_LIMIT, swap_ends};
 use crate::endpoint::tcp::{TcpEndpoint, TcpPingPong, receive_round};
 use crate::error::{Error, ErrorKind, Result, show_io_error};
 use crate::exchange::message::EndInfo;
+use crate::exchange::source;
 use crate::exchange::tcp::{TcpChannel, show_address};
 use crate::host::HostFiles;
 use crate::memory::{Buffer, HostBuffer};
@@ -54,7 +55,7 @@ pub(super) fn bring_up(
             // Not made anew from the IP address: a link-local one has a scope besides.
             let mut server = channel.peer_addr()?;
             server.set_port(port);
-            session.connect(server, token, plan)?;
+            session.connect(server, channel.source(), token, plan)?;
         }
         _ => return Err(Error::new(ErrorKind::Protocol, "the server offered no port for data connections")),
     }
@@ -135,11 +136,11 @@ fn failed(what: &str, address: SocketAddr, error: &std::io::Error) -> Error {
 }
 
 impl TcpSession {
-    fn connect(&mut self, server: SocketAddr, token: u64, plan: &Plan) -> Result<()> {
+    fn connect(&mut self, server: SocketAddr, source: Option<IpAddr>, token: u64, plan: &Plan) -> Result<()> {
         for &direction in plan.directions() {
             for qp in 0..plan.qps {
                 let connected = || {
-                    let mut socket = TcpStream::connect_timeout(&server, STEP_LIMIT)?;
+                    let mut socket = source::connect(source, server, STEP_LIMIT)?;
                     socket.set_nodelay(true)?;
                     socket.write_all(&greeting(token, direction, qp))?;
                     Ok(socket)
