@@ -53,16 +53,29 @@ fn held_by(server: &Running) -> Held {
     Held { resident_kib: kib, descriptors }
 }
 
-/// Waits until the server holds no more descriptors than `before`, and checks its memory.
-fn is_as_before(server: &Running, before: Held) {
+/// What it holds between two clients; the first has brought its memory to what a run takes.
+fn held_when_idle(server: &Running, port: u16) -> Held {
+    let descriptors = held_by(server).descriptors;
+    honest_run(port);
+    settled(server, descriptors)
+}
+
+/// What the server holds once it has closed what it had open for others: the client ends before.
+fn settled(server: &Running, descriptors: usize) -> Held {
     let deadline = Instant::now() + SOON;
-    let mut now = held_by(server);
-    while now.descriptors > before.descriptors && Instant::now() < deadline {
+    loop {
+        let now = held_by(server);
+        if now.descriptors <= descriptors {
+            return now;
+        }
+        assert!(Instant::now() < deadline, "descriptors leaked: {descriptors} have become {now:?}");
         std::thread::sleep(Duration::from_millis(20));
-        now = held_by(server);
     }
+}
+
+fn is_as_before(server: &Running, before: Held) {
+    let now = settled(server, before.descriptors);
     println!("before {before:?}, after {now:?}");
-    assert_eq!(now.descriptors, before.descriptors, "descriptors leaked");
     assert!(now.resident_kib < before.resident_kib + MEMORY_SLACK_KIB, "{before:?} has become {now:?}");
 }
 
@@ -141,8 +154,7 @@ fn ten_thousand_frames_of_nonsense_neither_hold_the_server_nor_make_it_grow() {
     const FRAMES_EACH: usize = 5;
     let frames = honest_frames();
     let (server, port) = server();
-    honest_run(port);
-    let before = held_by(&server);
+    let before = held_when_idle(&server, port);
     let mut random = Random(3);
     for connection in 0..CONNECTIONS {
         let mut words = PREAMBLE.to_vec();
@@ -163,8 +175,7 @@ fn ten_thousand_frames_of_nonsense_neither_hold_the_server_nor_make_it_grow() {
 #[test]
 fn two_hundred_connections_that_say_nothing_do_not_keep_a_client_out() {
     let (server, port) = server();
-    honest_run(port);
-    let before = held_by(&server);
+    let before = held_when_idle(&server, port);
     let silent: Vec<_> = (0..200).map(|_| stranger(port, b"")).collect();
     served_at_once(port, "200 connections that say nothing");
     assert!(
@@ -179,8 +190,7 @@ fn two_hundred_connections_that_say_nothing_do_not_keep_a_client_out() {
 #[test]
 fn a_frame_of_four_gigabytes_takes_no_memory() {
     let (server, port) = server();
-    honest_run(port);
-    let before = held_by(&server);
+    let before = held_when_idle(&server, port);
     let announced: Vec<_> =
         (0..20).map(|_| stranger(port, &[PREAMBLE.as_slice(), &[0xff; 4], &[b'['; 4096]].concat())).collect();
     served_at_once(port, "frames of 4 GiB");
@@ -197,8 +207,7 @@ fn a_frame_of_four_gigabytes_takes_no_memory() {
 fn a_client_that_stops_in_its_greeting_holds_nobody() {
     let frames = honest_frames();
     let (server, port) = server();
-    honest_run(port);
-    let before = held_by(&server);
+    let before = held_when_idle(&server, port);
     let said: Vec<u8> = [PREAMBLE.as_slice(), &frames[0], &frames[1]].concat();
     let hello = PREAMBLE.len() + frames[0].len();
     // In the preamble, after it, in the hello's length, in the hello, after it, in the proposal, before its last byte.
@@ -218,8 +227,7 @@ fn a_client_that_stops_in_its_greeting_holds_nobody() {
 fn a_client_that_stops_in_the_bring_up_is_let_go_when_another_waits() {
     let frames = honest_frames();
     let (server, port) = server();
-    honest_run(port);
-    let before = held_by(&server);
+    let before = held_when_idle(&server, port);
     let mut stopped = stranger(port, &[PREAMBLE.as_slice(), &frames[0], &frames[1]].concat());
     let mut words = Vec::new();
     while !String::from_utf8_lossy(&words).contains("\"connect\"") {
