@@ -25,7 +25,7 @@ const WAYS_OUT: &WaysOut = &[
     (&["-e", "--events"], "completions are polled for, as perftest has it for plain writes: leave it out"),
     (&["-f", "--margin"], "nothing is cut off a -D round: the warm-up is separate (--warmup), what is outstanding at the end is counted"),
     (&["-g", "--mcg", "-M", "--multicast*", "-o", "--outs", "-A", "--atomic-type"], "it is for sends, reads or atomics, and these tools write: leave it out"),
-    (&["-H", "--report-histogram", "--report-histogrm", "-U", "--report-unsorted"], "it is for latency; a bandwidth run keeps its rounds, which -v and --json show"),
+    (&["-H", "--report-histogram", "--report-histogrm", "-U", "--report-unsorted"], "it is for latency: use write-lat, with -H or -U FILE"),
     (&["-L", "--hop-limit"], "the hop limit is always 64: leave it out"),
     (&["-N", "--noPeak", "--no-peak"], "the peak costs one clock reading a batch of completions: leave it out"),
     (&["-O", "--dualport"], "run two pairs at the same time, each with its own -d, -i and -p"),
