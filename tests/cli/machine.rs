@@ -142,3 +142,13 @@ fn a_result_that_cannot_be_written_exits_3_and_names_the_file() {
         .exits(3)
         .says(&["cannot write /nonexistent/result.json", "ENOENT"]);
 }
+
+#[test]
+fn more_huge_pages_than_any_machine_has_are_refused_with_the_pools_counts() {
+    let refused = Tool::write_bw_tcp().args("127.0.0.1 --hugepages -s 2G -q 16384").run();
+    refused.exits(3).silent_on_stdout().says(&[
+        "--hugepages needs 16777216 pages of 2 MiB and ",
+        "  /sys/kernel/mm/hugepages/hugepages-2048kB: ",
+        "hint: as root: echo ",
+    ]);
+}

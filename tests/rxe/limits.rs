@@ -94,3 +94,36 @@ fn more_than_the_device_allows() {
         .expect_status(3)
         .expect_stderr(&["rxe0 allows"]);
 }
+
+#[test]
+fn huge_pages_are_used_where_there_are_some_and_refused_with_the_counts_where_not() {
+    let Some(lab) =
+        Lab::get("huge_pages_are_used_where_there_are_some_and_refused_with_the_counts_where_not")
+    else {
+        return;
+    };
+    const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
+    let set = |vm, count: u32| {
+        lab.run(vm, &["sh", "-c", &format!("echo {count} > {POOL}/nr_hugepages")]).expect_status(0);
+    };
+    let port = port();
+    let _server = server_in_a(lab, &port, &[]);
+    let options = ["--hugepages", "-q", "3", "-s", "64,1M", "-n", "5", "--validate"];
+    client_in_b(lab, &port, &options).expect_status(3).expect_stderr(&[
+        "--hugepages needs 2 pages of 2 MiB and 0 can be had",
+        "0 in all, 0 free",
+        "echo 2 >",
+    ]);
+    set(Vm::B, 4);
+    client_in_b(lab, &port, &options)
+        .expect_status(4)
+        .expect_stderr(&["the server a could not go on: --hugepages needs 2 pages of 2 MiB"]);
+    set(Vm::A, 4);
+    let run = client_in_b(lab, &port, &options);
+    let free = lab.run(Vm::A, &["cat", &format!("{POOL}/free_hugepages")]);
+    set(Vm::A, 0);
+    set(Vm::B, 0);
+    run.expect_status(0)
+        .expect_stdout(&["Memory       : host memory in pages of 2 MiB, ibv_reg_mr", "all as sent"]);
+    assert_eq!(free.stdout.trim(), "4", "the server has given its pages back");
+}

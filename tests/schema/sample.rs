@@ -118,6 +118,7 @@ fn plan(transport: Transport, round_length: RoundLength) -> Plan {
         traffic: Traffic::Unidirectional,
         path_mtu_bytes: Some(4096),
         validate: true,
+        memory: MemoryKind::Host,
         requirements: Requirements {
             min_bw_gbit_per_sec: Some(90.0),
             min_bw_mib_per_sec: Some(0.5),

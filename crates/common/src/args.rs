@@ -23,6 +23,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Parser};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::memory::MemoryKind;
 use crate::plan::{self, MAX_QPS, MAX_ROUNDS, MAX_TX_DEPTH, Plan, RoundLength, Traffic, Transport};
 
 /// Which device, port and address this end uses.
@@ -101,6 +102,9 @@ pub struct TransferArgs {
     /// Send a known pattern, and have the target check what arrived
     #[arg(long)]
     pub validate: bool,
+    /// Use pages of 2 MiB on both ends; refused where the kernel's pool has too few
+    #[arg(long)]
+    pub hugepages: bool,
     /// How writes are posted, and what the queue pairs are told.
     #[command(flatten)]
     pub queue: QueueArgs,
@@ -272,6 +276,7 @@ impl TransferArgs {
             traffic: if self.bidirectional { Traffic::Bidirectional } else { Traffic::Unidirectional },
             path_mtu_bytes: self.mtu,
             validate: self.validate,
+            memory: if self.hugepages { MemoryKind::HostHuge } else { MemoryKind::Host },
             requirements: self.gates.requirements(),
         };
         plan.check()?;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::memory::MemoryKind;
 use crate::qp::{self, QpAttributes};
 use crate::requirement::Requirements;
 use crate::units::{ByteSize, show_duration};
@@ -140,6 +141,8 @@ pub struct Plan {
     pub path_mtu_bytes: Option<u32>,
     /// Whether the target checks what arrived.
     pub validate: bool,
+    /// What the bytes lie in, on both ends.
+    pub memory: MemoryKind,
     /// What every size must reach.
     #[serde(skip_serializing_if = "Requirements::is_empty", default)]
     pub requirements: Requirements,
@@ -437,6 +440,7 @@ pub(crate) mod tests {
             traffic: Traffic::Unidirectional,
             path_mtu_bytes: None,
             validate: false,
+            memory: MemoryKind::Host,
             requirements: Requirements::default(),
         }
     }

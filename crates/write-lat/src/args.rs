@@ -6,6 +6,7 @@ use clap::Parser;
 use linkproof_common::args::{self, DeviceArgs, OutputArgs, PeerArgs, QpArgs, Sizes};
 use linkproof_common::conduct::{Ends, Tool};
 use linkproof_common::error::{Error, ErrorKind, Result};
+use linkproof_common::memory::MemoryKind;
 use linkproof_common::plan::{self, MAX_ROUNDS, Plan, RoundLength, Traffic, Transport};
 use linkproof_common::requirement::Requirements;
 
@@ -59,6 +60,9 @@ pub(crate) struct LatencyArgs {
     /// Write every sample to FILE, a line each: size, round, number, half round trip in microseconds
     #[arg(short = 'U', long, value_name = "FILE", conflicts_with = "duration")]
     pub(crate) raw_samples: Option<PathBuf>,
+    /// Use pages of 2 MiB on both ends; refused where the kernel's pool has too few
+    #[arg(long)]
+    pub(crate) hugepages: bool,
     /// What the queue pairs are told.
     #[command(flatten)]
     pub(crate) qp: QpArgs,
@@ -110,6 +114,7 @@ impl LatencyArgs {
             traffic: Traffic::PingPong,
             path_mtu_bytes: self.mtu,
             validate: false,
+            memory: if self.hugepages { MemoryKind::HostHuge } else { MemoryKind::Host },
             requirements: Requirements::default(),
         };
         plan.check()?;

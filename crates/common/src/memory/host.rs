@@ -15,7 +15,14 @@ use crate::units::ByteSize;
 pub struct HostBuffer {
     start: NonNull<std::ffi::c_void>,
     len: usize,
+    mapped: usize,
+    kind: MemoryKind,
 }
+
+/// The page size that is asked for: the smaller huge one of x86-64, and one that arm64 has with base pages of 4 KiB.
+const HUGE_PAGE: u64 = 2 * ByteSize::MIB;
+/// Where the kernel tells of its pool of them.
+const HUGE_POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
 
 // SAFETY: the mapping belongs to this value alone, and is only reached by copies through raw pointers. Copies that
 // race with the adapter or with a TCP receiver yield some mix of old and new bytes, which is what a check is for.
@@ -28,27 +35,31 @@ impl HostBuffer {
     ///
     /// # Errors
     /// [`ErrorKind::Memory`] with the errno.
-    pub fn new(len: u64) -> Result<Self> {
+    pub fn new(len: u64, kind: MemoryKind) -> Result<Self> {
         let refused = |errno| {
             Error::new(
                 ErrorKind::Memory,
-                format!("cannot allocate {} of host memory: mmap: {}", ByteSize(len), show_errno(errno)),
+                format!("cannot allocate {} of {}: mmap: {}", ByteSize(len), kind.name(), show_errno(errno)),
             )
             .hint("use a smaller --size or fewer --qp")
         };
-        let bytes =
-            usize::try_from(len).ok().and_then(NonZeroUsize::new).ok_or_else(|| refused(libc::EINVAL))?;
+        let (page, page_flags) = match kind {
+            MemoryKind::Host => (1, MapFlags::empty()),
+            MemoryKind::HostHuge => (HUGE_PAGE, MapFlags::MAP_HUGETLB | MapFlags::MAP_HUGE_2MB),
+        };
+        let bytes = len.checked_next_multiple_of(page).and_then(|bytes| usize::try_from(bytes).ok());
+        let bytes = bytes.and_then(NonZeroUsize::new).ok_or_else(|| refused(libc::EINVAL))?;
         // SAFETY: an anonymous mapping at an address of the kernel's choosing touches nothing that exists.
         let start = unsafe {
             mmap_anonymous(
                 None,
                 bytes,
                 ProtFlags::PROT_READ | ProtFlags::PROT_WRITE,
-                MapFlags::MAP_PRIVATE | MapFlags::MAP_POPULATE,
+                MapFlags::MAP_PRIVATE | MapFlags::MAP_POPULATE | page_flags,
             )
         }
         .map_err(|errno| refused(errno as i32))?;
-        Ok(Self { start, len: bytes.get() })
+        Ok(Self { start, len: len as usize, mapped: bytes.get(), kind })
     }
 
     fn at(&self, offset: u64, length: usize) -> *mut u8 {
@@ -64,7 +75,7 @@ impl HostBuffer {
 
 impl Buffer for HostBuffer {
     fn kind(&self) -> MemoryKind {
-        MemoryKind::Host
+        self.kind
     }
 
     fn address(&self) -> u64 {
@@ -94,7 +105,7 @@ impl Drop for HostBuffer {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours and no reference into it exists; whoever registered it has borrowed or owns
         // `self`. munmap of a whole mapping does not fail.
-        let _ = unsafe { munmap(self.start, self.len) };
+        let _ = unsafe { munmap(self.start, self.mapped) };
     }
 }
 
@@ -116,6 +127,35 @@ pub fn check_available(need: u64, regions: &str, files: &HostFiles) -> Result<()
         .hint("use a smaller --size or fewer --qp")),
         _ => Ok(()),
     }
+}
+
+/// Whether the kernel's pool has huge pages for `need` bytes. They are set aside beforehand, so that free memory of
+/// other kinds does not count.
+///
+/// # Errors
+/// [`ErrorKind::Memory`] with the pool's counts.
+pub fn check_huge_pages(need: u64, regions: &str, files: &HostFiles) -> Result<()> {
+    let pages = need.div_ceil(HUGE_PAGE);
+    let count = |name: &str| files.number(&format!("{HUGE_POOL}/{name}"));
+    let (free, total, reserved) = (count("free_hugepages"), count("nr_hugepages"), count("resv_hugepages"));
+    let usable = free.unwrap_or(0).saturating_sub(reserved.unwrap_or(0));
+    if pages <= usable {
+        return Ok(());
+    }
+    let known = |count: Option<u64>| count.map_or("unknown".to_owned(), |count| count.to_string());
+    Err(Error::new(
+        ErrorKind::Memory,
+        format!("--hugepages needs {pages} pages of {} and {usable} can be had", ByteSize(HUGE_PAGE)),
+    )
+    .fact("this run needs", format!("{} ({regions})", ByteSize(need)))
+    .fact(
+        HUGE_POOL,
+        format!("{} in all, {} free, {} of them reserved", known(total), known(free), known(reserved)),
+    )
+    .hint(format!(
+        "as root: echo {} > {HUGE_POOL}/nr_hugepages; or leave --hugepages out",
+        total.unwrap_or(0) + pages - usable
+    )))
 }
 
 fn available(files: &HostFiles) -> Option<u64> {
@@ -142,7 +182,7 @@ mod tests {
 
     #[test]
     fn is_page_aligned_and_keeps_what_is_written() {
-        let buffer = HostBuffer::new(10_000).unwrap();
+        let buffer = HostBuffer::new(10_000, MemoryKind::Host).unwrap();
         assert_eq!(buffer.address() % 4096, 0);
         buffer.write_at(5000, b"abc");
         let mut read = [0; 4];
@@ -153,7 +193,24 @@ mod tests {
     #[test]
     #[should_panic(expected = "2 bytes at 9999 of a buffer of 10000")]
     fn a_copy_beyond_the_end_is_stopped() {
-        HostBuffer::new(10_000).unwrap().write_at(9999, b"ab");
+        HostBuffer::new(10_000, MemoryKind::Host).unwrap().write_at(9999, b"ab");
+    }
+
+    #[test]
+    fn too_few_huge_pages_are_refused_with_the_pools_counts() {
+        let tree = tempfile::tempdir().unwrap();
+        let files = HostFiles::below(tree.path());
+        let none = check_huge_pages(1, "1", &files).unwrap_err();
+        assert_eq!(none.what, "--hugepages needs 1 pages of 2 MiB and 0 can be had");
+        let pool = tree.path().join("sys/kernel/mm/hugepages/hugepages-2048kB");
+        fs::create_dir_all(&pool).unwrap();
+        for (name, count) in [("nr_hugepages", "8"), ("free_hugepages", "5"), ("resv_hugepages", "2")] {
+            fs::write(pool.join(name), count).unwrap();
+        }
+        assert!(check_huge_pages(6 << 20, "1", &files).is_ok());
+        let error = check_huge_pages((6 << 20) + 1, "2 of 3 MiB", &files).unwrap_err();
+        assert_eq!(error.facts[1].value, "8 in all, 5 free, 2 of them reserved");
+        assert!(error.hint.unwrap().contains("echo 9 > "));
     }
 
     #[test]

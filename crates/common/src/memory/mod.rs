@@ -2,7 +2,7 @@
 
 mod host;
 
-pub use host::{HostBuffer, check_available};
+pub use host::{HostBuffer, check_available, check_huge_pages};
 
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +15,8 @@ use crate::validate::{Checked, Pattern};
 pub enum MemoryKind {
     /// Anonymous pages of the base size.
     Host,
+    /// Anonymous pages of 2 MiB.
+    HostHuge,
 }
 
 impl MemoryKind {
@@ -22,6 +24,7 @@ impl MemoryKind {
     pub fn name(self) -> &'static str {
         match self {
             Self::Host => "host memory",
+            Self::HostHuge => "host memory in pages of 2 MiB",
         }
     }
 }
@@ -112,7 +115,7 @@ mod tests {
         let pattern = Pattern::new(Direction::ClientToServer, 1, 0, 0);
         for size in [1, 3, 64, 1000, 4096, 40_000] {
             let slots = Slots::of(size);
-            let buffer = HostBuffer::new(size.next_multiple_of(4096) + 4096).unwrap();
+            let buffer = HostBuffer::new(size.next_multiple_of(4096) + 4096, MemoryKind::Host).unwrap();
             fill_slots(&buffer, 4096, slots, pattern, Fill::Right);
             let clean = check_slots(&buffer, 4096, slots, slots.count, pattern, 1);
             assert_eq!((clean.checked_bytes, clean.wrong_bytes), (size * slots.count, 0));

@@ -109,7 +109,7 @@ impl Session {
     ) -> Result<Self> {
         let plan = agreed.plan().clone();
         let layout = BufferLayout::new(&plan, role);
-        let buffer = while_working(channel, || HostBuffer::new(layout.total_len()))?;
+        let buffer = while_working(channel, || HostBuffer::new(layout.total_len(), plan.memory))?;
         let kind = buffer.kind();
         let (data, link, bytes) = match (local.port(), agreed.addressing()) {
             (Some(port), Some(addressing)) => {
