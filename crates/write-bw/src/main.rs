@@ -7,28 +7,18 @@ mod args;
 mod window;
 mod write;
 
-use std::ffi::OsString;
-use std::io::Write;
 use std::process::ExitCode;
 
-use linkproof_common::args::{Parse, Parsed, TransferArgs, given_of, parse};
-use linkproof_common::conduct::{Tool, client, server};
-use linkproof_common::error::{Error, ExitStatus};
-use linkproof_common::interrupt;
-use linkproof_common::report::{Document, Layout, Output};
+use linkproof_common::args::{Parsed, TransferArgs, given_of};
+use linkproof_common::conduct::{self, Tool, client, server};
+use linkproof_common::error::ExitStatus;
+use linkproof_common::report::{Layout, Output};
 
 use crate::args::Args;
 use crate::write::WriteBw;
 
 fn main() -> ExitCode {
-    interrupt::install();
-    let argv: Vec<OsString> = std::env::args_os().collect();
-    let status = match parse::<Args>(argv.clone()) {
-        Ok(Parse::Run(parsed)) => run(&parsed),
-        Ok(Parse::Text(text)) => print_text(&text),
-        Err(error) => not_understood(&argv, error),
-    };
-    ExitCode::from(status as u8)
+    conduct::main::<WriteBw, Args>(run)
 }
 
 fn run(parsed: &Parsed<Args>) -> ExitStatus {
@@ -43,16 +33,4 @@ fn run(parsed: &Parsed<Args>) -> ExitStatus {
         }
         None => server::run(&mut tool, ends, &given_of::<TransferArgs>(&parsed.given), &args.output),
     }
-}
-
-/// `--help` and `--version`. A reader that has seen enough and closed the pipe is no failure.
-fn print_text(text: &str) -> ExitStatus {
-    let _ = std::io::stdout().write_all(text.as_bytes());
-    ExitStatus::Good
-}
-
-fn not_understood(argv: &[OsString], error: Error) -> ExitStatus {
-    let mut document = Document::begin(WriteBw::NAME, WriteBw::VERSION);
-    document.conclude(Some(error));
-    Output::for_unparsed(WriteBw::NAME, argv).show(&document)
 }

@@ -4,9 +4,11 @@
 //! A tool is what it does in one stretch ([`Tool`]); everything around that is here, once for all tools.
 
 pub mod client;
+mod entry;
 pub mod server;
 mod stretch;
 
+pub use entry::{fail, main};
 pub use stretch::{Performed, Stage};
 
 use crate::args::{DeviceArgs, PeerArgs};

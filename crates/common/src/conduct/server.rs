@@ -1,6 +1,6 @@
 //! The server: takes no test options, learns the plan from each client, and serves one after another.
 
-use super::{Ends, Stage, Tool};
+use super::{Ends, Stage, Tool, fail};
 use crate::args::OutputArgs;
 use crate::environment::Host;
 use crate::error::{Error, ErrorKind, ExitStatus, Origin, Result};
@@ -22,11 +22,7 @@ pub fn run<T: Tool>(tool: &mut T, ends: Ends, test_options: &[String], output: &
     ends.note_needless(&output);
     match listen::<T>(ends, test_options, &output) {
         Ok(server) => serve(tool, ends, &server, &output),
-        Err(error) => {
-            let mut document = Document::begin(T::NAME, T::VERSION);
-            document.conclude(Some(error));
-            output.show(&document)
-        }
+        Err(error) => fail::<T>(error, &output),
     }
 }
 
