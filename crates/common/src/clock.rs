@@ -52,12 +52,10 @@ const CALIBRATION_TOLERANCE: f64 = 1e-4;
 
 #[cfg(target_arch = "x86_64")]
 impl TscClock {
-    /// A clock that starts at zero now; `None` where the counter can't be trusted: it does not run at one rate in
-    /// all power states, or two calibrations disagree.
+    /// A clock that starts at zero now; `None` where the counter can't be trusted: neither does the kernel keep its
+    /// own time with it, nor does the processor promise one rate in all power states; or two calibrations disagree.
     pub fn start(files: &crate::host::HostFiles) -> Option<Self> {
-        let flags = files.value_of("/proc/cpuinfo", "flags")?;
-        let has = |wanted: &str| flags.split_whitespace().any(|flag| flag == wanted);
-        if !(has("constant_tsc") && has("nonstop_tsc")) {
+        if !(kernel_keeps_time_with_tsc(files) || processor_promises_one_rate(files)) {
             return None;
         }
         let (first, second) = (ns_per_tick(), ns_per_tick());
@@ -74,6 +72,21 @@ impl Clock for TscClock {
         let ticks = read_tsc().wrapping_sub(self.origin);
         ((u128::from(ticks) * u128::from(self.scale)) >> 32) as u64
     }
+}
+
+/// The kernel watches the counter, and stops using it when it drifts or differs between processors.
+#[cfg(target_arch = "x86_64")]
+fn kernel_keeps_time_with_tsc(files: &crate::host::HostFiles) -> bool {
+    let source = files.text("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+    source.as_deref() == Some("tsc")
+}
+
+/// In a guest the kernel has a clock of the hypervisor's, whose base is the same counter.
+#[cfg(target_arch = "x86_64")]
+fn processor_promises_one_rate(files: &crate::host::HostFiles) -> bool {
+    let flags = files.value_of("/proc/cpuinfo", "flags").unwrap_or_default();
+    let has = |wanted: &str| flags.split_whitespace().any(|flag| flag == wanted);
+    has("constant_tsc") && has("nonstop_tsc")
 }
 
 /// The counter, read no earlier than the instructions before it are done: a reading that slips ahead of the load
@@ -128,6 +141,13 @@ mod tests {
         let tree = tempfile::tempdir().unwrap();
         std::fs::create_dir(tree.path().join("proc")).unwrap();
         std::fs::write(tree.path().join("proc/cpuinfo"), "flags\t\t: fpu tsc constant_tsc\n").unwrap();
-        assert!(TscClock::start(&crate::host::HostFiles::below(tree.path())).is_none());
+        let files = crate::host::HostFiles::below(tree.path());
+        assert!(!processor_promises_one_rate(&files) && TscClock::start(&files).is_none());
+        let source = tree.path().join("sys/devices/system/clocksource/clocksource0");
+        std::fs::create_dir_all(&source).unwrap();
+        std::fs::write(source.join("current_clocksource"), "hpet\n").unwrap();
+        assert!(!kernel_keeps_time_with_tsc(&files));
+        std::fs::write(source.join("current_clocksource"), "tsc\n").unwrap();
+        assert!(kernel_keeps_time_with_tsc(&files));
     }
 }
