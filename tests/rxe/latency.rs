@@ -31,8 +31,13 @@ fn half_round_trips_of_several_kinds_of_run() {
     let Some(lab) = Lab::get("half_round_trips_of_several_kinds_of_run") else { return };
     let port = port();
     let _server = server_in_a(lab, &port);
-    for options in [&["-n", "20", "--json"][..], &["-s", "4K", "-n", "20", "--json"], &["-D", "2", "--json"]]
-    {
+    let runs: [&[&str]; 4] = [
+        &["-n", "20", "--json"],
+        &["-s", "4K", "-n", "20", "--json"],
+        &["-s", "8", "-I", "64", "-n", "20", "--json"],
+        &["-D", "2", "--json"],
+    ];
+    for options in runs {
         let outcome = client_in_b(lab, &port, options).expect_status(0);
         let document = outcome.json();
         schema::validate(&document);
