@@ -3,7 +3,7 @@
 //! Read-only, and never a failure: what can't be read is unknown, and the caller says so.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The files under `/sys` and `/proc`, seen from a root.
 #[derive(Clone, Debug)]
@@ -62,11 +62,6 @@ impl HostFiles {
         let text = self.text(path)?;
         let value = text.lines().find_map(|line| line.strip_prefix(key)?.trim_start().strip_prefix(':'))?;
         Some(value.trim().to_owned())
-    }
-
-    /// The root, for messages.
-    pub fn root(&self) -> &Path {
-        &self.root
     }
 }
 

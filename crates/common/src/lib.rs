@@ -14,6 +14,7 @@
 //! and [`report`] knows nothing of endpoints. Unsafe code lives only in the modules that allow it by name.
 #![deny(unsafe_code)]
 
+pub mod addresses;
 pub mod args;
 pub mod clock;
 pub mod conduct;

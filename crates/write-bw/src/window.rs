@@ -17,7 +17,7 @@ struct Lane {
 }
 
 /// What a write depends on besides its lane; the same all the time.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Rules {
     depth: u64,
     signal_every: u32,
@@ -90,10 +90,8 @@ impl Fill for InLists {
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
     lanes: Vec<Lane>,
-    depth: u64,
-    signal_every: u32,
+    rules: Rules,
     post_list: u64,
-    slots: u64,
     completed: u64,
     closed: bool,
 }
@@ -104,10 +102,8 @@ impl Window {
     pub(crate) fn new(qps: u32, depth: u32, signal_every: u32, slots: u64, limit: u64) -> Self {
         Self {
             lanes: vec![Lane { limit, ..Lane::default() }; qps as usize],
-            depth: depth.into(),
-            signal_every,
+            rules: Rules { depth: depth.into(), signal_every, slots },
             post_list: 1,
-            slots,
             completed: 0,
             closed: false,
         }
@@ -151,8 +147,7 @@ impl Window {
     #[inline]
     fn fill<E: Endpoint, F: Fill>(&mut self, endpoint: &mut E) -> Result<()> {
         for (qp, lane) in self.lanes.iter_mut().enumerate() {
-            let rules = Rules { depth: self.depth, signal_every: self.signal_every, slots: self.slots };
-            F::fill(endpoint, qp, lane, rules, self.post_list)?;
+            F::fill(endpoint, qp, lane, self.rules, self.post_list)?;
         }
         Ok(())
     }

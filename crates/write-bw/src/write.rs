@@ -25,8 +25,6 @@ struct Pump<'a> {
 }
 
 impl Measure for Pump<'_> {
-    type Output = ();
-
     fn run<E: Endpoint>(self, endpoint: &mut E) -> Result<()> {
         pump(endpoint, self.window, &MonotonicClock::start(), self.stop, self.log)
     }

@@ -94,10 +94,7 @@ impl<'a> Stage<'a> {
     ///
     /// # Errors
     /// The watcher's story before the endpoint's; the endpoint's with what the control channel says of the peer.
-    pub fn watch<M>(&mut self, until: Until, stop: &Stop, measure: M) -> Result<Watched>
-    where
-        M: Measure<Output = ()>,
-    {
+    pub fn watch<M: Measure>(&mut self, until: Until, stop: &Stop, measure: M) -> Result<Watched> {
         let (session, slots) = (self.session, self.slots);
         self.watch_over(until, stop, || session.measure(slots, stop, measure))
     }

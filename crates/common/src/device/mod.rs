@@ -8,11 +8,10 @@ mod list;
 
 pub use choose::{ChosenPort, choose, load_library};
 
-use std::net::IpAddr;
-
 use rdma_sys as sys;
 use rdma_sys::Verbs;
 
+use crate::addresses::{HostAddress, host_addresses};
 use crate::error::{Error, ErrorKind, Result, show_errno};
 use crate::gid::{Gid, GidEntry, GidType, LinkLayer, LinkOffer};
 use crate::host::HostFiles;
@@ -178,13 +177,13 @@ impl Context {
 
     /// The used entries of a port's GID table.
     pub fn gids(&self, port: &Port, files: &HostFiles) -> Vec<GidEntry> {
-        let prefixes = interface_prefixes();
+        let addresses = host_addresses();
         (0..port.gid_table_len.min(USABLE_GIDS))
-            .filter_map(|index| self.gid(port, index, files, &prefixes))
+            .filter_map(|index| self.gid(port, index, files, &addresses))
             .collect()
     }
 
-    fn gid(&self, port: &Port, index: u32, files: &HostFiles, prefixes: &[(IpAddr, u8)]) -> Option<GidEntry> {
+    fn gid(&self, port: &Port, index: u32, files: &HostFiles, addresses: &[HostAddress]) -> Option<GidEntry> {
         let mut gid = sys::ibv_gid::default();
         // SAFETY: the context is open and `gid` is ours.
         let errno = unsafe { (self.verbs.ibv_query_gid)(self.raw, port.port_num, index as i32, &mut gid) };
@@ -206,7 +205,7 @@ impl Context {
             gid,
             gid_type,
             netdev: files.text(&format!("{attributes}/ndevs/{index}")).filter(|name| !name.is_empty()),
-            prefix_len: prefixes.iter().find(|(ip, _)| *ip == gid.ip()).map(|&(_, len)| len),
+            prefix_len: addresses.iter().find_map(|own| own.prefix_len.filter(|_| own.ip == gid.ip())),
         })
     }
 
@@ -281,22 +280,6 @@ fn parse_rate(words: &str) -> Option<Bandwidth> {
     let (number, unit) = words.split_once(' ')?;
     unit.starts_with("Gb/sec").then_some(())?;
     number.parse().ok().filter(|&rate: &f64| rate > 0.0).map(Bandwidth::from_gbit_per_sec)
-}
-
-/// The subnet prefix length of every address of this host; empty where the kernel doesn't say.
-fn interface_prefixes() -> Vec<(IpAddr, u8)> {
-    let Ok(interfaces) = nix::ifaddrs::getifaddrs() else { return Vec::new() };
-    let to_ip = |address: nix::sys::socket::SockaddrStorage| {
-        let v4 = address.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip()));
-        v4.or_else(|| address.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip())))
-    };
-    let ones = |mask: IpAddr| match mask {
-        IpAddr::V4(mask) => mask.to_bits().count_ones() as u8,
-        IpAddr::V6(mask) => mask.to_bits().count_ones() as u8,
-    };
-    interfaces
-        .filter_map(|interface| Some((to_ip(interface.address?)?, ones(to_ip(interface.netmask?)?))))
-        .collect()
 }
 
 fn unusable(name: &str, call: &str, errno: i32) -> Error {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::addresses::{HostAddress, host_addresses};
 use crate::error::{Error, ErrorKind, Result, show_io_error};
 
 /// Connects to `address`, from `source` where one is named.
@@ -60,13 +61,8 @@ pub fn reachable(source: Option<IpAddr>, host: &str, addresses: Vec<SocketAddr>)
 
 /// The machine's addresses, each with its interface.
 fn present() -> String {
-    let addresses = nix::ifaddrs::getifaddrs().into_iter().flatten().filter_map(|interface| {
-        let address = interface.address?;
-        let v4 = address.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip()));
-        let ip = v4.or_else(|| address.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip())))?;
-        Some(format!("{ip} ({})", interface.interface_name))
-    });
-    let addresses: Vec<String> = addresses.collect();
+    let show = |address: HostAddress| format!("{} ({})", address.ip, address.interface);
+    let addresses: Vec<String> = host_addresses().into_iter().map(show).collect();
     if addresses.is_empty() { "none".to_owned() } else { addresses.join(", ") }
 }
 

@@ -31,13 +31,11 @@ pub const STEP_LIMIT: Duration = Duration::from_secs(30);
 
 /// The measured part of a tool, generic over the endpoint so that its loop is compiled for each.
 pub trait Measure {
-    /// What it gives.
-    type Output;
     /// Runs it.
     ///
     /// # Errors
     /// The endpoint's.
-    fn run<E: Endpoint>(self, endpoint: &mut E) -> Result<Self::Output>;
+    fn run<E: Endpoint>(self, endpoint: &mut E) -> Result<()>;
 }
 
 /// The same for a tool in which the ends write in turn.
@@ -202,7 +200,7 @@ impl Session {
     ///
     /// # Errors
     /// Those of the endpoint and of `measure`; a failed write carries the adapter's counters.
-    pub fn measure<M: Measure>(&self, slots: Slots, stop: &Stop, measure: M) -> Result<M::Output> {
+    pub fn measure<M: Measure>(&self, slots: Slots, stop: &Stop, measure: M) -> Result<()> {
         match &self.data {
             Data::Rdma(session) => session.measure(slots, measure).map_err(|error| self.with_counters(error)),
             Data::Tcp(session) => session.measure(slots, stop, self.layout, measure),

@@ -269,7 +269,7 @@ impl RdmaSession {
     }
 
     /// The endpoint's type is chosen here, once for a stretch.
-    pub(super) fn measure<M: Measure>(&self, slots: Slots, measure: M) -> Result<M::Output> {
+    pub(super) fn measure<M: Measure>(&self, slots: Slots, measure: M) -> Result<()> {
         match (self.posting, slots.size <= self.inline_bytes) {
             (Posting::Extended, false) => measure.run(&mut self.endpoint::<Extended<Fetched>>(slots)),
             (Posting::Extended, true) => measure.run(&mut self.endpoint::<Extended<Inline>>(slots)),

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{Measure, MeasureInTurn, STEP_LIMIT, swap_ends};
+use crate::addresses::host_addresses;
 use crate::endpoint::tcp::{TcpEndpoint, TcpPingPong, receive_round};
 use crate::error::{Error, ErrorKind, Result, show_io_error};
 use crate::exchange::message::EndInfo;
@@ -109,14 +110,7 @@ fn interface_mbit_per_sec(netdev: &str, files: &HostFiles) -> Option<u64> {
 
 fn interface_of(address: SocketAddr) -> Option<String> {
     let ip = address.ip().to_canonical();
-    let has_address = |interface: &nix::ifaddrs::InterfaceAddress| {
-        let address = interface.address.as_ref();
-        let v4 = address.and_then(|address| address.as_sockaddr_in()).map(|v4| std::net::IpAddr::V4(v4.ip()));
-        let v6 =
-            address.and_then(|address| address.as_sockaddr_in6()).map(|v6| std::net::IpAddr::V6(v6.ip()));
-        v4.or(v6) == Some(ip)
-    };
-    nix::ifaddrs::getifaddrs().ok()?.find(has_address).map(|interface| interface.interface_name)
+    host_addresses().into_iter().find(|present| present.ip == ip).map(|present| present.interface)
 }
 
 fn greeting(token: u64, direction: Direction, qp: u32) -> [u8; GREETING] {
@@ -179,7 +173,7 @@ impl TcpSession {
         stop: &Stop,
         layout: BufferLayout,
         measure: M,
-    ) -> Result<M::Output> {
+    ) -> Result<()> {
         let sources: Vec<u64> =
             (0..).map(|qp| self.buffer.address() + layout.source(qp)).take(self.outgoing.len()).collect();
         measure.run(&mut TcpEndpoint::new(&self.outgoing, &sources, slots, stop)?)
