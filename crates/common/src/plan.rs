@@ -1,4 +1,5 @@
-//! The plan of a run: everything that both ends must agree on, with its limits checked in one place.
+//! The plan of a run: everything that both ends must agree on, with its limits checked in one place, `checks`,
+//! and what follows from it for memory, `layout`.
 //!
 //! The client makes it from its arguments, the server checks it again (a plan comes over the network) and holds
 //! the same one. Nothing edits a plan: what can't be honoured is refused.
@@ -7,12 +8,16 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, ErrorKind, Result};
 use crate::memory::MemoryKind;
-use crate::qp::{self, QpAttributes};
+use crate::qp::QpAttributes;
 use crate::requirement::Requirements;
 use crate::units::{ByteSize, show_duration};
 use crate::validate::Direction;
+
+mod checks;
+mod layout;
+
+pub use layout::{BufferLayout, Slots};
 
 /// The largest message of InfiniBand and RoCE: 2³¹ bytes (InfiniBand specification, volume 1, 9.7).
 pub const MAX_MSG_SIZE: u64 = 1 << 31;
@@ -182,84 +187,6 @@ impl Plan {
         self.qps * (self.tx_depth / every + 1)
     }
 
-    /// Checks every limit; both ends call it, each on the plan that it holds.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Usage`], naming the option and its range.
-    pub fn check(&self) -> Result<()> {
-        self.check_sizes()?;
-        within("--qp", self.qps, 1, MAX_QPS)?;
-        within("--tx-depth", self.tx_depth, 1, MAX_TX_DEPTH)?;
-        self.check_posting()?;
-        self.check_queue_pair()?;
-        self.requirements.check()?;
-        within("--rounds", self.rounds, 1, MAX_ROUNDS)?;
-        within("--warmup", self.warmup_iterations, 0, u64::from(u32::MAX))?;
-        match self.round_length {
-            RoundLength::Iterations(iters) => within("--iters", iters, 1, u64::from(u32::MAX))?,
-            RoundLength::Seconds(seconds) if seconds > 0.0 && seconds <= MAX_SECONDS => {}
-            RoundLength::Seconds(seconds) => {
-                return Err(usage(format!(
-                    "--duration is {seconds} s a round; more than 0 s and at most {MAX_SECONDS} s can be measured"
-                )));
-            }
-        }
-        match self.path_mtu_bytes {
-            Some(mtu) if !PATH_MTUS.contains(&mtu) => Err(usage(format!(
-                "--mtu is {mtu}; a path MTU is one of 256, 512, 1024, 2048 and 4096 bytes"
-            ))),
-            Some(_) if self.transport == Transport::Tcp => Err(usage(
-                "--mtu sets the path MTU of a queue pair, which --transport tcp does not have".to_owned(),
-            )),
-            _ => Ok(()),
-        }
-    }
-
-    fn check_posting(&self) -> Result<()> {
-        let (list, depth, every) = (self.post_list, self.tx_depth, self.signal_every);
-        within("--post-list", list, 1, depth)?;
-        within("--cq-mod", every, 1, depth)?;
-        if depth % list != 0 {
-            let error = usage(format!(
-                "--post-list is {list}, and a queue of {depth} writes holds no whole number of such lists"
-            ));
-            return Err(error.hint(format!(
-                "--tx-depth {}, or a --post-list that divides {depth}",
-                depth - depth % list
-            )));
-        }
-        if every % list != 0 {
-            let error = usage(format!(
-                "--cq-mod is {every} and --post-list {list}: a signal is on the last write of a list"
-            ));
-            return Err(
-                error.hint(format!("--cq-mod {} is a whole number of lists", whole_lists(every, list)))
-            );
-        }
-        Ok(())
-    }
-
-    fn check_queue_pair(&self) -> Result<()> {
-        let attributes = &self.queue_pair;
-        within("--inline-size", attributes.inline_bytes, 0, qp::MAX_INLINE_BYTES)?;
-        within("--sl", attributes.service_level, 0, qp::MAX_SERVICE_LEVEL)?;
-        within("--qp-timeout", attributes.ack_timeout, 1, qp::MAX_ACK_TIMEOUT)?;
-        within("--retry-count", attributes.retry_count, 0, qp::MAX_RETRY_COUNT)
-    }
-
-    fn check_sizes(&self) -> Result<()> {
-        if self.sizes_bytes.is_empty() || self.sizes_bytes.len() > MAX_SIZES {
-            return Err(usage(format!(
-                "{} message sizes; a run has 1 to {MAX_SIZES}",
-                self.sizes_bytes.len()
-            )));
-        }
-        if let Some(size) = repeated(&self.sizes_bytes) {
-            return Err(usage(format!("--size has {} twice", ByteSize(size))));
-        }
-        self.sizes_bytes.iter().try_for_each(|&size| within("--size", size, 1, MAX_MSG_SIZE))
-    }
-
     /// The largest message.
     pub fn largest(&self) -> u64 {
         self.sizes_bytes.iter().copied().max().unwrap_or(0)
@@ -319,105 +246,6 @@ impl Plan {
     }
 }
 
-/// A size that is there twice: its lines and rounds could not be told apart.
-fn repeated(sizes: &[u64]) -> Option<u64> {
-    let before = |index: usize, size: &u64| sizes[..index].contains(size);
-    sizes.iter().enumerate().find_map(|(index, size)| before(index, size).then_some(*size))
-}
-
-fn usage(what: String) -> Error {
-    Error::new(ErrorKind::Usage, what).hint("--help lists every option with its range")
-}
-
-fn within<T: PartialOrd + std::fmt::Display>(name: &str, value: T, least: T, most: T) -> Result<()> {
-    if value < least || value > most {
-        return Err(usage(format!("{name} is {value}; it can be {least} to {most}")));
-    }
-    Ok(())
-}
-
-/// Where a message lies in the memory of its queue pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slots {
-    /// Bytes of one message.
-    pub size: u64,
-    /// Bytes from the start of one slot to the next: a whole number of cache lines.
-    pub stride: u64,
-    /// How many there are; message `i` uses slot `i % count`.
-    pub count: u64,
-}
-
-/// The cache line of every machine that RDMA adapters are built into.
-const CACHE_LINE: u64 = 64;
-/// Small messages take turns in one page of this size, as in perftest: they then hit the cache as a real
-/// producer's would, and not one line over and over.
-const PAGE: u64 = 4096;
-
-impl Slots {
-    /// The slots of messages of `size` bytes in a queue pair's region.
-    pub fn of(size: u64) -> Self {
-        let stride = size.max(1).next_multiple_of(CACHE_LINE);
-        Self { size, stride, count: (PAGE / stride).max(1) }
-    }
-
-    /// Where slot `index` begins, from the start of the region.
-    pub fn offset(self, index: u64) -> u64 {
-        index * self.stride
-    }
-
-    /// How many slots are written to by `messages` messages.
-    pub fn used_by(self, messages: u64) -> u64 {
-        self.count.min(messages)
-    }
-}
-
-/// How one end's buffer is divided: a source region for each queue pair if it writes, a sink region for each if
-/// it is written to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BufferLayout {
-    qps: u64,
-    region: u64,
-    sources: u64,
-    sinks: u64,
-}
-
-impl BufferLayout {
-    /// The layout of `role`'s buffer under `plan`.
-    pub fn new(plan: &Plan, role: Role) -> Self {
-        Self {
-            qps: u64::from(plan.qps),
-            region: plan.largest().next_multiple_of(PAGE),
-            sources: u64::from(plan.is_initiator(role)),
-            sinks: u64::from(plan.is_target(role)),
-        }
-    }
-
-    /// Bytes of one queue pair's region.
-    pub fn region_len(self) -> u64 {
-        self.region
-    }
-
-    /// Bytes of the whole buffer. At most 2 × 16384 × 2³¹, which 64 bits hold.
-    pub fn total_len(self) -> u64 {
-        (self.sources + self.sinks) * self.qps * self.region
-    }
-
-    /// Where the source region of `qp` begins.
-    pub fn source(self, qp: u32) -> u64 {
-        u64::from(qp) * self.region
-    }
-
-    /// Where the sink region of `qp` begins.
-    pub fn sink(self, qp: u32) -> u64 {
-        (self.sources * self.qps + u64::from(qp)) * self.region
-    }
-
-    /// The layout in words: `4 regions of 1 MiB`.
-    pub fn describe(self) -> String {
-        format!("{} of {}", (self.sources + self.sinks) * self.qps, ByteSize(self.region))
-    }
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -445,75 +273,6 @@ pub(crate) mod tests {
         }
     }
 
-    fn refused(change: impl FnOnce(&mut Plan)) -> String {
-        let mut plan = plan();
-        change(&mut plan);
-        let error = plan.check().unwrap_err();
-        assert_eq!(error.kind, ErrorKind::Usage);
-        error.what
-    }
-
-    #[test]
-    fn every_limit_is_named_with_its_range() {
-        assert!(plan().check().is_ok());
-        assert_eq!(refused(|p| p.sizes_bytes = vec![0]), "--size is 0; it can be 1 to 2147483648");
-        assert_eq!(
-            refused(|p| p.sizes_bytes = vec![1 << 32]),
-            "--size is 4294967296; it can be 1 to 2147483648"
-        );
-        assert_eq!(refused(|p| p.qps = 100_000), "--qp is 100000; it can be 1 to 16384");
-        assert_eq!(refused(|p| p.tx_depth = 0), "--tx-depth is 0; it can be 1 to 16384");
-        assert_eq!(refused(|p| p.rounds = 0), "--rounds is 0; it can be 1 to 1000");
-        assert!(refused(|p| p.round_length = RoundLength::Iterations(0)).starts_with("--iters is 0;"));
-        assert!(refused(|p| p.round_length = RoundLength::Seconds(0.0)).starts_with("--duration is 0 s"));
-        assert!(
-            refused(|p| p.round_length = RoundLength::Seconds(f64::NAN)).starts_with("--duration is NaN")
-        );
-        assert!(refused(|p| p.path_mtu_bytes = Some(1500)).starts_with("--mtu is 1500"));
-        assert!(refused(|p| p.sizes_bytes.clear()).starts_with("0 message sizes"));
-        assert_eq!(refused(|p| p.sizes_bytes = vec![8, 64, 8]), "--size has 8 B twice");
-        assert!(refused(|p| p.signal_every = 129).starts_with("--cq-mod is 129;"));
-    }
-
-    #[test]
-    fn tcp_has_no_path_mtu() {
-        let what = refused(|p| {
-            p.transport = Transport::Tcp;
-            p.path_mtu_bytes = Some(1024);
-        });
-        assert!(what.contains("--transport tcp"), "{what}");
-    }
-
-    #[test]
-    fn small_messages_take_turns_in_a_page_and_large_ones_stay() {
-        assert_eq!(Slots::of(2), Slots { size: 2, stride: 64, count: 64 });
-        assert_eq!(Slots::of(65), Slots { size: 65, stride: 128, count: 32 });
-        assert_eq!(Slots::of(4096).count, 1);
-        assert_eq!(Slots::of(1 << 20).count, 1);
-        assert_eq!(Slots::of(2).used_by(3), 3);
-    }
-
-    #[test]
-    fn slots_stay_in_their_region() {
-        for size in (1..5000).chain([65536, 1 << 20, MAX_MSG_SIZE]) {
-            let slots = Slots::of(size);
-            let region = size.next_multiple_of(PAGE);
-            assert!(slots.offset(slots.count - 1) + size <= region, "{size}");
-        }
-    }
-
-    #[test]
-    fn an_end_holds_only_the_regions_that_it_uses() {
-        let mut plan = plan();
-        plan.qps = 4;
-        assert_eq!(BufferLayout::new(&plan, Role::Client).total_len(), 4 * 65536);
-        assert_eq!(BufferLayout::new(&plan, Role::Server).sink(1), 65536);
-        plan.traffic = Traffic::Bidirectional;
-        let both = BufferLayout::new(&plan, Role::Server);
-        assert_eq!(both.total_len(), 8 * 65536);
-        assert_eq!((both.source(3), both.sink(0)), (3 * 65536, 4 * 65536));
-    }
-
     #[test]
     fn a_signal_every_quarter_of_the_depth() {
         assert_eq!([1, 3, 4, 128].map(|depth| signal_every(depth, 1)), [1, 1, 1, 32]);
@@ -534,19 +293,6 @@ pub(crate) mod tests {
         let listed = Plan { post_list: 8, ..plan() };
         assert!(listed.check().is_ok());
         assert_eq!([1, 64 << 10, 8 << 20].map(|size| listed.signal_every(size)), [32, 16, 8]);
-        assert!(refused(|p| p.post_list = 129).starts_with("--post-list is 129;"));
-        assert!(refused(|p| p.post_list = 3).contains("no whole number of such lists"));
-        let what = refused(|p| (p.post_list, p.signal_every) = (4, 6));
-        assert_eq!(what, "--cq-mod is 6 and --post-list 4: a signal is on the last write of a list");
-    }
-
-    #[test]
-    fn the_fields_of_a_queue_pair_have_their_ranges() {
-        assert!(refused(|p| p.queue_pair.inline_bytes = 4097).starts_with("--inline-size is 4097;"));
-        assert!(refused(|p| p.queue_pair.service_level = 16).starts_with("--sl is 16;"));
-        assert!(refused(|p| p.queue_pair.ack_timeout = 0).starts_with("--qp-timeout is 0;"));
-        assert!(refused(|p| p.queue_pair.ack_timeout = 32).starts_with("--qp-timeout is 32;"));
-        assert!(refused(|p| p.queue_pair.retry_count = 8).starts_with("--retry-count is 8;"));
     }
 
     #[test]

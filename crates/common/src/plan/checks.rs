@@ -1,0 +1,168 @@
+//! The limits of a plan: every range and every conflict of its fields, each refused with the option's name.
+
+use super::{
+    MAX_MSG_SIZE, MAX_QPS, MAX_ROUNDS, MAX_SECONDS, MAX_SIZES, MAX_TX_DEPTH, PATH_MTUS, Plan, RoundLength,
+    Transport, whole_lists,
+};
+use crate::error::{Error, ErrorKind, Result};
+use crate::qp;
+use crate::units::ByteSize;
+
+impl Plan {
+    /// Checks every limit; both ends call it, each on the plan that it holds.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Usage`], naming the option and its range.
+    pub fn check(&self) -> Result<()> {
+        self.check_sizes()?;
+        within("--qp", self.qps, 1, MAX_QPS)?;
+        within("--tx-depth", self.tx_depth, 1, MAX_TX_DEPTH)?;
+        self.check_posting()?;
+        self.check_queue_pair()?;
+        self.requirements.check()?;
+        within("--rounds", self.rounds, 1, MAX_ROUNDS)?;
+        within("--warmup", self.warmup_iterations, 0, u64::from(u32::MAX))?;
+        match self.round_length {
+            RoundLength::Iterations(iters) => within("--iters", iters, 1, u64::from(u32::MAX))?,
+            RoundLength::Seconds(seconds) if seconds > 0.0 && seconds <= MAX_SECONDS => {}
+            RoundLength::Seconds(seconds) => {
+                return Err(usage(format!(
+                    "--duration is {seconds} s a round; more than 0 s and at most {MAX_SECONDS} s can be measured"
+                )));
+            }
+        }
+        match self.path_mtu_bytes {
+            Some(mtu) if !PATH_MTUS.contains(&mtu) => Err(usage(format!(
+                "--mtu is {mtu}; a path MTU is one of 256, 512, 1024, 2048 and 4096 bytes"
+            ))),
+            Some(_) if self.transport == Transport::Tcp => Err(usage(
+                "--mtu sets the path MTU of a queue pair, which --transport tcp does not have".to_owned(),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_posting(&self) -> Result<()> {
+        let (list, depth, every) = (self.post_list, self.tx_depth, self.signal_every);
+        within("--post-list", list, 1, depth)?;
+        within("--cq-mod", every, 1, depth)?;
+        if depth % list != 0 {
+            let error = usage(format!(
+                "--post-list is {list}, and a queue of {depth} writes holds no whole number of such lists"
+            ));
+            return Err(error.hint(format!(
+                "--tx-depth {}, or a --post-list that divides {depth}",
+                depth - depth % list
+            )));
+        }
+        if every % list != 0 {
+            let error = usage(format!(
+                "--cq-mod is {every} and --post-list {list}: a signal is on the last write of a list"
+            ));
+            return Err(
+                error.hint(format!("--cq-mod {} is a whole number of lists", whole_lists(every, list)))
+            );
+        }
+        Ok(())
+    }
+
+    fn check_queue_pair(&self) -> Result<()> {
+        let attributes = &self.queue_pair;
+        within("--inline-size", attributes.inline_bytes, 0, qp::MAX_INLINE_BYTES)?;
+        within("--sl", attributes.service_level, 0, qp::MAX_SERVICE_LEVEL)?;
+        within("--qp-timeout", attributes.ack_timeout, 1, qp::MAX_ACK_TIMEOUT)?;
+        within("--retry-count", attributes.retry_count, 0, qp::MAX_RETRY_COUNT)
+    }
+
+    fn check_sizes(&self) -> Result<()> {
+        if self.sizes_bytes.is_empty() || self.sizes_bytes.len() > MAX_SIZES {
+            return Err(usage(format!(
+                "{} message sizes; a run has 1 to {MAX_SIZES}",
+                self.sizes_bytes.len()
+            )));
+        }
+        if let Some(size) = repeated(&self.sizes_bytes) {
+            return Err(usage(format!("--size has {} twice", ByteSize(size))));
+        }
+        self.sizes_bytes.iter().try_for_each(|&size| within("--size", size, 1, MAX_MSG_SIZE))
+    }
+}
+
+/// A size that is there twice: its lines and rounds could not be told apart.
+fn repeated(sizes: &[u64]) -> Option<u64> {
+    let before = |index: usize, size: &u64| sizes[..index].contains(size);
+    sizes.iter().enumerate().find_map(|(index, size)| before(index, size).then_some(*size))
+}
+
+fn usage(what: String) -> Error {
+    Error::new(ErrorKind::Usage, what).hint("--help lists every option with its range")
+}
+
+fn within<T: PartialOrd + std::fmt::Display>(name: &str, value: T, least: T, most: T) -> Result<()> {
+    if value < least || value > most {
+        return Err(usage(format!("{name} is {value}; it can be {least} to {most}")));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::plan;
+    use super::*;
+
+    fn refused(change: impl FnOnce(&mut Plan)) -> String {
+        let mut plan = plan();
+        change(&mut plan);
+        let error = plan.check().unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Usage);
+        error.what
+    }
+
+    #[test]
+    fn every_limit_is_named_with_its_range() {
+        assert!(plan().check().is_ok());
+        assert_eq!(refused(|p| p.sizes_bytes = vec![0]), "--size is 0; it can be 1 to 2147483648");
+        assert_eq!(
+            refused(|p| p.sizes_bytes = vec![1 << 32]),
+            "--size is 4294967296; it can be 1 to 2147483648"
+        );
+        assert_eq!(refused(|p| p.qps = 100_000), "--qp is 100000; it can be 1 to 16384");
+        assert_eq!(refused(|p| p.tx_depth = 0), "--tx-depth is 0; it can be 1 to 16384");
+        assert_eq!(refused(|p| p.rounds = 0), "--rounds is 0; it can be 1 to 1000");
+        assert!(refused(|p| p.round_length = RoundLength::Iterations(0)).starts_with("--iters is 0;"));
+        assert!(refused(|p| p.round_length = RoundLength::Seconds(0.0)).starts_with("--duration is 0 s"));
+        assert!(
+            refused(|p| p.round_length = RoundLength::Seconds(f64::NAN)).starts_with("--duration is NaN")
+        );
+        assert!(refused(|p| p.path_mtu_bytes = Some(1500)).starts_with("--mtu is 1500"));
+        assert!(refused(|p| p.sizes_bytes.clear()).starts_with("0 message sizes"));
+        assert_eq!(refused(|p| p.sizes_bytes = vec![8, 64, 8]), "--size has 8 B twice");
+        assert!(refused(|p| p.signal_every = 129).starts_with("--cq-mod is 129;"));
+    }
+
+    #[test]
+    fn tcp_has_no_path_mtu() {
+        let what = refused(|p| {
+            p.transport = Transport::Tcp;
+            p.path_mtu_bytes = Some(1024);
+        });
+        assert!(what.contains("--transport tcp"), "{what}");
+    }
+
+    #[test]
+    fn lists_fill_the_queue_and_end_with_a_signal() {
+        assert!(refused(|p| p.post_list = 129).starts_with("--post-list is 129;"));
+        assert!(refused(|p| p.post_list = 3).contains("no whole number of such lists"));
+        let what = refused(|p| (p.post_list, p.signal_every) = (4, 6));
+        assert_eq!(what, "--cq-mod is 6 and --post-list 4: a signal is on the last write of a list");
+    }
+
+    #[test]
+    fn the_fields_of_a_queue_pair_have_their_ranges() {
+        assert!(refused(|p| p.queue_pair.inline_bytes = 4097).starts_with("--inline-size is 4097;"));
+        assert!(refused(|p| p.queue_pair.service_level = 16).starts_with("--sl is 16;"));
+        assert!(refused(|p| p.queue_pair.ack_timeout = 0).starts_with("--qp-timeout is 0;"));
+        assert!(refused(|p| p.queue_pair.ack_timeout = 32).starts_with("--qp-timeout is 32;"));
+        assert!(refused(|p| p.queue_pair.retry_count = 8).starts_with("--retry-count is 8;"));
+    }
+}

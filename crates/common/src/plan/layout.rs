@@ -1,0 +1,124 @@
+//! Where messages lie: the slots of a queue pair's region, and the regions of an end's buffer.
+
+use super::{Plan, Role};
+use crate::units::ByteSize;
+
+/// Where a message lies in the memory of its queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slots {
+    /// Bytes of one message.
+    pub size: u64,
+    /// Bytes from the start of one slot to the next: a whole number of cache lines.
+    pub stride: u64,
+    /// How many there are; message `i` uses slot `i % count`.
+    pub count: u64,
+}
+
+/// The cache line of every machine that RDMA adapters are built into.
+const CACHE_LINE: u64 = 64;
+/// Small messages take turns in one page of this size, as in perftest: they then hit the cache as a real
+/// producer's would, and not one line over and over.
+const PAGE: u64 = 4096;
+
+impl Slots {
+    /// The slots of messages of `size` bytes in a queue pair's region.
+    pub fn of(size: u64) -> Self {
+        let stride = size.max(1).next_multiple_of(CACHE_LINE);
+        Self { size, stride, count: (PAGE / stride).max(1) }
+    }
+
+    /// Where slot `index` begins, from the start of the region.
+    pub fn offset(self, index: u64) -> u64 {
+        index * self.stride
+    }
+
+    /// How many slots are written to by `messages` messages.
+    pub fn used_by(self, messages: u64) -> u64 {
+        self.count.min(messages)
+    }
+}
+
+/// How one end's buffer is divided: a source region for each queue pair if it writes, a sink region for each if
+/// it is written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BufferLayout {
+    qps: u64,
+    region: u64,
+    sources: u64,
+    sinks: u64,
+}
+
+impl BufferLayout {
+    /// The layout of `role`'s buffer under `plan`.
+    pub fn new(plan: &Plan, role: Role) -> Self {
+        Self {
+            qps: u64::from(plan.qps),
+            region: plan.largest().next_multiple_of(PAGE),
+            sources: u64::from(plan.is_initiator(role)),
+            sinks: u64::from(plan.is_target(role)),
+        }
+    }
+
+    /// Bytes of one queue pair's region.
+    pub fn region_len(self) -> u64 {
+        self.region
+    }
+
+    /// Bytes of the whole buffer. At most 2 × 16384 × 2³¹, which 64 bits hold.
+    pub fn total_len(self) -> u64 {
+        (self.sources + self.sinks) * self.qps * self.region
+    }
+
+    /// Where the source region of `qp` begins.
+    pub fn source(self, qp: u32) -> u64 {
+        u64::from(qp) * self.region
+    }
+
+    /// Where the sink region of `qp` begins.
+    pub fn sink(self, qp: u32) -> u64 {
+        (self.sources * self.qps + u64::from(qp)) * self.region
+    }
+
+    /// The layout in words: `4 regions of 1 MiB`.
+    pub fn describe(self) -> String {
+        format!("{} of {}", (self.sources + self.sinks) * self.qps, ByteSize(self.region))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::MAX_MSG_SIZE;
+    use super::super::Traffic;
+    use super::super::tests::plan;
+    use super::*;
+
+    #[test]
+    fn small_messages_take_turns_in_a_page_and_large_ones_stay() {
+        assert_eq!(Slots::of(2), Slots { size: 2, stride: 64, count: 64 });
+        assert_eq!(Slots::of(65), Slots { size: 65, stride: 128, count: 32 });
+        assert_eq!(Slots::of(4096).count, 1);
+        assert_eq!(Slots::of(1 << 20).count, 1);
+        assert_eq!(Slots::of(2).used_by(3), 3);
+    }
+
+    #[test]
+    fn slots_stay_in_their_region() {
+        for size in (1..5000).chain([65536, 1 << 20, MAX_MSG_SIZE]) {
+            let slots = Slots::of(size);
+            let region = size.next_multiple_of(PAGE);
+            assert!(slots.offset(slots.count - 1) + size <= region, "{size}");
+        }
+    }
+
+    #[test]
+    fn an_end_holds_only_the_regions_that_it_uses() {
+        let mut plan = plan();
+        plan.qps = 4;
+        assert_eq!(BufferLayout::new(&plan, Role::Client).total_len(), 4 * 65536);
+        assert_eq!(BufferLayout::new(&plan, Role::Server).sink(1), 65536);
+        plan.traffic = Traffic::Bidirectional;
+        let both = BufferLayout::new(&plan, Role::Server);
+        assert_eq!(both.total_len(), 8 * 65536);
+        assert_eq!((both.source(3), both.sink(0)), (3 * 65536, 4 * 65536));
+    }
+}
