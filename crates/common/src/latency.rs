@@ -5,8 +5,9 @@
 //! minimum, maximum, mean and deviation stay exact. perftest hides its two worst samples, truncates its deviation to
 //! whole microseconds and gives only an average for timed runs; nothing of the kind happens here.
 
-use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
+
+use crate::histogram::{Histogram, at_rank};
 
 /// A store of round trips; the measured loop is compiled for each kind.
 pub trait Samples {
@@ -93,42 +94,38 @@ impl Samples for RawSamples {
 
 /// Samples counted into a histogram of three significant digits: a percentile is at most 0.1 % too high. Memory is
 /// bounded whatever the number of samples.
+#[derive(Default)]
 pub struct HdrSamples {
-    histogram: Histogram<u64>,
+    histogram: Histogram,
     moments: Moments,
 }
-
-/// The longest round trip that the histogram tells apart from longer ones, in nanoseconds: a minute. The exact
-/// maximum is kept beside it.
-const LONGEST_NS: u64 = 60_000_000_000;
 
 impl HdrSamples {
     /// An empty store; allocates all that it will ever use.
     pub fn new() -> Self {
-        // Three digits between 1 ns and a minute are within what the library allows.
-        let histogram =
-            Histogram::new_with_bounds(1, LONGEST_NS, 3).expect("the bounds are constants in range");
-        Self { histogram, moments: Moments::default() }
+        Self::default()
     }
-}
 
-impl Default for HdrSamples {
-    fn default() -> Self {
-        Self::new()
+    /// What is counted, for another thread to look at meanwhile.
+    pub fn histogram(&self) -> Histogram {
+        self.histogram.clone()
     }
 }
 
 impl Samples for HdrSamples {
     #[inline]
     fn record(&mut self, rtt_ns: u64) {
-        self.histogram.saturating_record(rtt_ns.max(1));
+        self.histogram.record(rtt_ns);
         self.moments.add(rtt_ns);
     }
 
     fn latency(&self) -> Option<Latency> {
-        let at = |quantile: f64| self.histogram.value_at_quantile(quantile).min(self.moments.max);
-        let counted =
-            self.histogram.iter_recorded().map(|bar| (bar.value_iterated_to(), bar.count_at_value()));
+        // The last bar's upper end can be above the largest sample, which is known exactly.
+        let max = self.moments.max;
+        let at = |quantile: f64| {
+            at_rank(self.histogram.bars(), rank(quantile, self.moments.count)).map_or(max, |ns| ns.min(max))
+        };
+        let counted = self.histogram.bars().map(|bar| (bar.up_to_ns, bar.count));
         (self.moments.count > 0).then(|| self.moments.latency(at, buckets(counted)))
     }
 }

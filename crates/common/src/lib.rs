@@ -26,6 +26,7 @@ pub mod environment;
 pub mod error;
 pub mod exchange;
 pub mod gid;
+pub mod histogram;
 pub mod host;
 pub mod interrupt;
 pub mod latency;
