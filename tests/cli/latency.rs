@@ -128,6 +128,53 @@ fn every_power_of_two_with_rounds_whose_last_number_is_any() {
 }
 
 #[test]
+fn a_size_above_a_ceiling_exits_1_with_the_table_and_names_the_point_on_both_ends() {
+    let port = free_port();
+    let server = Tool::tcp("write-lat").args("--once --json").serve(port);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("result.json");
+    let run = Tool::tcp("write-lat")
+        .args(&format!("127.0.0.1 -p {port} -s 8,4K -n 20 --max-latency p99.9=1ns,avg=9000ms"))
+        .args("--max-latency max=2ns")
+        .arg(format!("--json={}", file.display()))
+        .run();
+    run.exits(1).says(&[
+        "write-lat: 2 of 2 sizes did not meet what was required: --max-latency avg=9000000us, \
+         --max-latency p99.9=0.001us, --max-latency max=0.002us",
+        "  at 8 B: p99.9 ",
+        " usec, and at most 0.001 was required; max ",
+        "  at 4 KiB: ",
+    ]);
+    assert_eq!(run.rows().len(), 2, "the table is shown");
+    let document = schema::parse(&std::fs::read_to_string(&file).expect("the file was written"));
+    assert_eq!(document["verdict"]["failures"][0]["code"], "requirement-not-met");
+    let ceilings = &document["plan"]["requirements"]["max_latency"];
+    assert_eq!(ceilings, &serde_json::json!({"t_avg_usec": 9e6, "p99_9_usec": 0.001, "t_max_usec": 0.002}));
+    assert_eq!(server.finish().exits(1).document(), document, "the server holds the same");
+}
+
+#[test]
+fn a_ceiling_that_is_kept_changes_nothing() {
+    let (_server, to) = server();
+    let document = document(&to, "-n 20 --max-latency p50=60000ms,max=60000ms");
+    assert_eq!(document["verdict"]["failures"].as_array().map(Vec::len), Some(0));
+}
+
+#[test]
+fn ceilings_that_say_nothing_or_two_things_are_refused() {
+    for (ceilings, named) in [
+        ("p99=5", "give a number with ns, us or ms"),
+        ("p99=1us,max=1h", "\"h\" is no unit of time; give a number with ns, us or ms"),
+        ("p95=5us", "there are avg, p50 (or typical), p99, p99.9, p99.99 and max"),
+        ("5us", "a figure and its ceiling, for instance p99=5us"),
+        ("p50=5us --max-latency typical=6us", "--max-latency has p50 twice"),
+    ] {
+        let refused = Tool::tcp("write-lat").args(&format!("127.0.0.1 --max-latency {ceilings}")).run();
+        refused.exits(2).silent_on_stdout().says(&[named]);
+    }
+}
+
+#[test]
 fn write_bw_and_write_lat_do_not_take_each_other_for_their_own() {
     let (_server, to) = server();
     let run = Tool::write_bw_tcp().args(&to).args("-n 5").run();

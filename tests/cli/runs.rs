@@ -237,7 +237,7 @@ fn a_size_below_a_floor_exits_1_with_the_table_and_names_it() {
         .arg(format!("--json={}", file.display()))
         .run();
     run.exits(1).says(&[
-        "write-bw: 2 of 2 sizes did not reach what was required: --min-bw 99999Gb/s, --min-msgrate 0.000001Mpps",
+        "write-bw: 2 of 2 sizes did not meet what was required: --min-bw 99999Gb/s, --min-msgrate 0.000001Mpps",
         "  at 8 B: ",
         "  at 64 KiB: ",
         " Gb/s, and 99999 was required",

@@ -11,7 +11,7 @@ use linkproof_common::qp::{QpAttributes, Qpn};
 use linkproof_common::report::{
     BandwidthRow, Document, Evidence, LatencyRow, Link, MemoryUse, RdmaEnd, ResultRow, Round, TcpEnd,
 };
-use linkproof_common::requirement::Requirements;
+use linkproof_common::requirement::{LatencyCeilings, Requirements};
 use linkproof_common::validate::{Checked, Direction, WrongByte};
 use linkproof_common::warning::Warning;
 
@@ -123,6 +123,14 @@ fn plan(transport: Transport, round_length: RoundLength) -> Plan {
             min_bw_gbit_per_sec: Some(90.0),
             min_bw_mib_per_sec: Some(0.5),
             min_msg_rate_mpps: Some(1.5),
+            max_latency: LatencyCeilings {
+                t_avg_usec: Some(4.0),
+                t_typical_usec: Some(3.5),
+                p99_usec: Some(5.0),
+                p99_9_usec: Some(7.5),
+                p99_99_usec: Some(9.5),
+                t_max_usec: Some(50.0),
+            },
         },
     }
 }

@@ -9,7 +9,7 @@ mod perftest;
 mod queue;
 mod sizes;
 
-pub use gates::GateArgs;
+pub use gates::{Ceiling, GateArgs, LatencyGateArgs};
 pub use habits::HabitArgs;
 pub use perftest::way_out;
 pub use queue::{QpArgs, QueueArgs};

@@ -3,12 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Parser;
-use linkproof_common::args::{self, DeviceArgs, OutputArgs, PeerArgs, QpArgs, Sizes};
+use linkproof_common::args::{self, DeviceArgs, LatencyGateArgs, OutputArgs, PeerArgs, QpArgs, Sizes};
 use linkproof_common::conduct::{Ends, Tool};
 use linkproof_common::error::{Error, ErrorKind, Result};
 use linkproof_common::memory::MemoryKind;
 use linkproof_common::plan::{self, MAX_ROUNDS, Plan, RoundLength, Traffic, Transport};
-use linkproof_common::requirement::Requirements;
 
 use crate::latency::{MAX_RAW_SAMPLES, WriteLat};
 
@@ -66,10 +65,14 @@ pub(crate) struct LatencyArgs {
     /// What the queue pairs are told.
     #[command(flatten)]
     pub(crate) qp: QpArgs,
+    /// What the result is held to.
+    #[command(flatten)]
+    pub(crate) gates: LatencyGateArgs,
 }
 
 const EXIT_STATUSES: &str = "Exit status:
   0  measured, and good
+  1  measured, but a requirement was not met
   2  the command line
   3  this machine: device, GID, limit, library
   4  the peer or the path to it
@@ -115,7 +118,7 @@ impl LatencyArgs {
             path_mtu_bytes: self.mtu,
             validate: false,
             memory: if self.hugepages { MemoryKind::HostHuge } else { MemoryKind::Host },
-            requirements: Requirements::default(),
+            requirements: self.gates.requirements()?,
         };
         plan.check()?;
         if self.raw_samples.as_deref().is_some_and(|path| path.as_os_str().is_empty()) {

@@ -19,7 +19,7 @@ impl Plan {
         within("--tx-depth", self.tx_depth, 1, MAX_TX_DEPTH)?;
         self.check_posting()?;
         self.check_queue_pair()?;
-        self.requirements.check()?;
+        self.requirements.check(self.traffic)?;
         within("--rounds", self.rounds, 1, MAX_ROUNDS)?;
         within("--warmup", self.warmup_iterations, 0, u64::from(u32::MAX))?;
         match self.round_length {

@@ -21,11 +21,11 @@ impl ResultRow {
         }
     }
 
-    /// The line, where it is of a bandwidth tool.
-    pub fn bandwidth(&self) -> Option<&BandwidthRow> {
+    /// Whether it stands on a round that was cut short.
+    pub fn partial(&self) -> bool {
         match self {
-            Self::Bandwidth(row) => Some(row),
-            Self::Latency(_) => None,
+            Self::Bandwidth(row) => row.partial,
+            Self::Latency(row) => row.partial,
         }
     }
 
