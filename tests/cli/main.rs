@@ -10,5 +10,6 @@ mod lost_peers;
 mod machine;
 mod runs;
 mod serving;
+mod stopped_clients;
 mod strangers;
 mod usage;

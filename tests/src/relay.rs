@@ -1,8 +1,9 @@
 //! A control channel with a listener in the middle: it passes everything on unchanged and shows a test how far a
-//! run is. The data connections go past it.
+//! run is; where a test wants it, both ends fall silent at a message. The data connections go past it.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -39,10 +40,11 @@ impl Frame {
     }
 }
 
-#[derive(Default)]
 struct Seen {
     frames: Mutex<Vec<Frame>>,
     changed: Condvar,
+    freezes_at: Box<dyn Fn(&Frame) -> bool + Send + Sync>,
+    frozen: AtomicBool,
 }
 
 /// Stands between one client and a server.
@@ -58,9 +60,26 @@ impl Relay {
     /// # Panics
     /// Where it can't listen.
     pub fn to(server_port: u16) -> Self {
+        Self::freezing_at(server_port, |_| false)
+    }
+
+    /// The same, but neither the first message for which `freezes_at` nor anything after it is passed on, in either
+    /// direction: each end hears nothing more of the other, and the connection stays.
+    ///
+    /// # Panics
+    /// Where it can't listen.
+    pub fn freezing_at(
+        server_port: u16,
+        freezes_at: impl Fn(&Frame) -> bool + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port of 127.0.0.1");
         let port = listener.local_addr().expect("it has an address").port();
-        let seen = Arc::new(Seen::default());
+        let seen = Arc::new(Seen {
+            frames: Mutex::default(),
+            changed: Condvar::new(),
+            freezes_at: Box::new(freezes_at),
+            frozen: AtomicBool::new(false),
+        });
         let shared = Arc::clone(&seen);
         // Lives until both ends have hung up, or with the process where nobody comes.
         std::thread::spawn(move || relay(&listener, server_port, &shared));
@@ -82,6 +101,11 @@ impl Relay {
             assert!(!left.is_zero(), "no {what} within {SOON:?}; seen: {frames:#?}");
             frames = self.seen.changed.wait_timeout(frames, left).unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    /// Waits until nothing is passed on any more.
+    pub fn wait_until_frozen(&self) {
+        self.wait_for("message to freeze at", |frame| (self.seen.freezes_at)(frame).then_some(()));
     }
 
     /// Waits until a round is under way and `sender` has reported completed messages; gives their number.
@@ -111,31 +135,39 @@ fn relay(listener: &TcpListener, server_port: u16, seen: &Seen) {
     });
 }
 
-/// Passes bytes on until either end is gone, and lets the other know.
+/// Passes whole frames on until either end is gone, and lets the other know.
 fn pass_on(mut from: &TcpStream, mut to: &TcpStream, sender: Sender, seen: &Seen) {
     let mut inbox = Vec::new();
-    let mut skip = PREAMBLE;
+    let mut preamble = PREAMBLE;
     let mut piece = [0; 8192];
     while let Ok(count @ 1..) = from.read(&mut piece) {
         inbox.extend_from_slice(&piece[..count]);
-        // Noted first: what a test has seen an end react to is then always there.
-        note_frames(&mut inbox, &mut skip, sender, seen);
-        if to.write_all(&piece[..count]).is_err() {
+        let said: Vec<u8> = inbox.drain(..inbox.len().min(preamble)).collect();
+        preamble -= said.len();
+        let mut passed = to.write_all(&said).is_ok();
+        while let Some(frame) = take_frame(&mut inbox) {
+            // Noted first: what a test has seen an end react to is then always there.
+            note(&frame, sender, seen);
+            passed &= seen.frozen.load(Ordering::SeqCst) || to.write_all(&frame).is_ok();
+        }
+        if !passed {
             break;
         }
     }
     let _ = to.shutdown(Shutdown::Write);
 }
 
-fn note_frames(inbox: &mut Vec<u8>, skip: &mut usize, sender: Sender, seen: &Seen) {
-    let skipped = inbox.drain(..inbox.len().min(*skip)).count();
-    *skip -= skipped;
-    while let Some(length) = inbox.first_chunk::<4>() {
-        let end = 4 + u32::from_be_bytes(*length) as usize;
-        let Some(payload) = inbox.get(4..end) else { return };
-        let body = serde_json::from_slice(payload).unwrap_or(Value::Null);
-        inbox.drain(..end);
-        seen.frames.lock().unwrap_or_else(PoisonError::into_inner).push(Frame { sender, body });
-        seen.changed.notify_all();
+/// The first frame in `inbox`, with its length, if it is whole.
+fn take_frame(inbox: &mut Vec<u8>) -> Option<Vec<u8>> {
+    let end = 4 + u32::from_be_bytes(*inbox.first_chunk::<4>()?) as usize;
+    (inbox.len() >= end).then(|| inbox.drain(..end).collect())
+}
+
+fn note(frame: &[u8], sender: Sender, seen: &Seen) {
+    let frame = Frame { sender, body: serde_json::from_slice(&frame[4..]).unwrap_or(Value::Null) };
+    if (seen.freezes_at)(&frame) {
+        seen.frozen.store(true, Ordering::SeqCst);
     }
+    seen.frames.lock().unwrap_or_else(PoisonError::into_inner).push(frame);
+    seen.changed.notify_all();
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::exchange::{Channel, Message, PROGRESS_EVERY};
+use crate::exchange::{Channel, Message};
 use crate::interrupt;
 
 /// How often the watcher looks around: Ctrl-C and the end of a round's time are noticed within this.
@@ -17,7 +17,10 @@ const TICK: Duration = Duration::from_millis(20);
 /// takes to give up by itself, 7 tries 1.07 s apart (see `qp`), so that its own, better, story is heard first; an
 /// adapter that waits up to four times longer, as the specification allows it, is not waited for.
 pub const STALL_LIMIT: Duration = Duration::from_secs(15);
-/// A peer that says nothing for so long is gone; it speaks every second.
+/// How often an end tells the other that it lives, and how far it is: six times in the silence that a server with other
+/// clients puts up with, [`crate::exchange::hold::HELD_SILENCE_IN_STRETCH`].
+const PROGRESS_EVERY: Duration = Duration::from_millis(500);
+/// A peer that says nothing for so long is gone; it speaks all the time.
 pub const PEER_SILENCE_LIMIT: Duration = Duration::from_secs(15);
 
 const RUN: u8 = 0;

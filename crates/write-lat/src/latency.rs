@@ -167,20 +167,25 @@ impl WriteLat {
         };
         let watched = watch(stage, until, &stop, ping)?;
         let partial = watched.interrupted && answered < limit;
-        let round = stage.stretch.round.map(|number| Round {
-            size_bytes: stage.slots.size,
+        let (stretch, size_bytes) = (stage.stretch, stage.slots.size);
+        let direction = stage.session.role().writes();
+        let round = |number| Round {
+            size_bytes,
             round: number,
-            direction: stage.session.role().writes(),
+            direction,
             messages: answered,
             elapsed_ns,
             peak_messages_per_sec: None,
             latency: samples.latency(),
             partial,
             checked: None,
-        });
-        if let Some(number) = stage.stretch.round {
-            self.write_samples(stage.slots.size, number, raw(&samples))?;
-        }
+        };
+        let round = stage.working(|| match stretch.round {
+            Some(number) => {
+                self.write_samples(size_bytes, number, raw(&samples)).map(|()| Some(round(number)))
+            }
+            None => Ok(None),
+        })?;
         Ok(Performed { per_qp: vec![answered], round, interrupted: watched.interrupted })
     }
 }

@@ -114,19 +114,19 @@ fn converse<T: Tool>(
     document.plan = Some(agreed.plan().clone());
     document.hosts = agreed.hosts().to_vec();
     channel.allow_frames(FrameLimit::Run);
-    channel.limit_hold(Some(server.hold()));
+    channel.limit_hold(Some(server.hold_of_step()));
     let session = Session::bring_up(channel, &local, &agreed, Role::Server)?;
     document.link = Some(session.link().clone());
     document.memory = Some(session.memory().clone());
     loop {
-        channel.limit_hold(Some(server.hold()));
-        let next = channel.expect_any(STEP_LIMIT)?;
-        // A stretch is as long as the plan says, and has its own limits.
-        channel.limit_hold(None);
-        match next {
-            Message::Begin { stretch } => one_stretch(tool, channel, &session, stretch)?,
+        channel.limit_hold(Some(server.hold_of_step()));
+        match channel.expect_any(STEP_LIMIT)? {
+            Message::Begin { stretch } => {
+                channel.limit_hold(Some(server.hold_of_stretch()));
+                one_stretch(tool, channel, &session, stretch)?;
+            }
             Message::Finish => {
-                channel.limit_hold(Some(server.hold()));
+                channel.limit_hold(Some(server.hold_of_step()));
                 channel.allow_frames(FrameLimit::Result);
                 return take_result(channel, &session);
             }

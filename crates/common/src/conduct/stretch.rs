@@ -70,12 +70,17 @@ impl<'a> Stage<'a> {
         }
     }
 
+    /// Does `work` that is not part of the measurement and may take seconds, while the peer is told that this end lives.
+    pub fn working<R>(&mut self, work: impl FnOnce() -> R) -> R {
+        while_working(self.channel, work)
+    }
+
     /// Makes this end's memory ready: what it will write, and, where the data is checked, what can't be mistaken
     /// for it.
     pub(super) fn prepare(&mut self) {
         let (session, slots, stretch) = (self.session, self.slots, self.stretch);
         let (plan, role) = (session.plan(), session.role());
-        while_working(self.channel, || {
+        self.working(|| {
             let round = stretch.round.unwrap_or(0);
             // Without checking, the same data will do for every round: the memory only has to hold something.
             if plan.is_initiator(role) && (plan.validate || stretch.round.is_none_or(|round| round == 0)) {

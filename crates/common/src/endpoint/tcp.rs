@@ -253,7 +253,7 @@ pub fn receive_round(socket: &TcpStream, sink: u64, slots: Slots, round_over: &A
             continue;
         }
         match progress.receive(socket) {
-            Received::Messages if send_ack(socket, progress.messages).is_ok() => {}
+            Received::Messages if send_ack(socket, progress.messages, round_over).is_ok() => {}
             Received::Part => {}
             // The control channel tells the story of a peer that is gone.
             Received::Messages | Received::Nothing => return progress.messages,
@@ -313,7 +313,7 @@ impl Progress {
     }
 }
 
-fn send_ack(mut socket: &TcpStream, messages: u64) -> std::io::Result<()> {
+fn send_ack(mut socket: &TcpStream, messages: u64, round_over: &AtomicBool) -> std::io::Result<()> {
     let bytes = messages.to_le_bytes();
     let deadline = Instant::now() + ACK_SEND_DEADLINE;
     let mut sent = 0;
@@ -321,6 +321,9 @@ fn send_ack(mut socket: &TcpStream, messages: u64) -> std::io::Result<()> {
         match socket.write(&bytes[sent..]) {
             Ok(count) => sent += count,
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock && Instant::now() < deadline => {
+                if round_over.load(Ordering::Acquire) {
+                    return Err(error);
+                }
                 let mut fds = [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)];
                 let _ = poll(&mut fds, PollTimeout::from(ACK_WAIT_MS));
             }

@@ -65,6 +65,18 @@ impl Channel for PairChannel {
         self.early.extend(messages);
     }
 
+    fn take_in(&mut self, wait: Duration) {
+        // The inbox is without bounds: nobody waits to be read. What ends the wait is kept.
+        match self.inbox.recv_timeout(wait) {
+            Ok(Item::Message(message)) => self.early.push_back(*message),
+            Ok(Item::Wake) | Err(RecvTimeoutError::Timeout) => {}
+            Ok(Item::Gone) | Err(RecvTimeoutError::Disconnected) => {
+                let _ = self.to_self.send(Item::Gone);
+                std::thread::sleep(wait);
+            }
+        }
+    }
+
     fn waker(&self) -> Waker {
         let to_self = self.to_self.clone();
         Waker::new(move || {

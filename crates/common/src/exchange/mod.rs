@@ -3,6 +3,7 @@
 //! [`Channel`] has two implementations: [`tcp::TcpChannel`], and an in-process [`pair`] for tests. Messages are
 //! in [`message`]; `docs/wire-protocol.md` tells in which order they go.
 
+pub mod dial;
 pub mod frame;
 pub mod hold;
 pub mod message;
@@ -14,6 +15,7 @@ mod in_process;
 pub use in_process::{PairChannel, pair};
 pub use message::Message;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -49,6 +51,10 @@ pub trait Channel {
     /// Gives messages back that were received too early; they come again, in order, before any other.
     fn put_back(&mut self, messages: Vec<Message>);
 
+    /// Takes what the peer says without looking at it, for `wait` or until a [`Waker`] ends it: a peer that sends
+    /// then needs not wait for this end. Failures are left to whoever receives next.
+    fn take_in(&mut self, wait: Duration);
+
     /// A waker for this channel.
     fn waker(&self) -> Waker;
 
@@ -61,7 +67,7 @@ pub trait Channel {
     }
 
     /// The next message but [`Message::Progress`], of which `progress` is told; a peer's [`Message::Abort`] is its
-    /// error, marked as the peer's. An end that waits tells the other every second that it lives.
+    /// error, marked as the peer's. An end that waits tells the other all the time that it lives.
     ///
     /// # Errors
     /// As [`Channel::receive_within`]; [`ErrorKind::PeerTimeout`] where the peer says nothing at all for `limit`;
@@ -107,26 +113,48 @@ pub trait Channel {
     }
 }
 
-/// How often an end tells the other that it lives.
-pub(crate) const PROGRESS_EVERY: Duration = Duration::from_secs(1);
+/// How often an end tells the other that it lives, outside of a stretch: five times in the silence that a server with
+/// other clients puts up with, [`hold::HELD_SILENCE`].
+pub(crate) const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 /// How often a waiting end looks whether the user wants to stop.
 const LOOK_AROUND: Duration = Duration::from_millis(100);
 
-/// Does `work` of this end, telling the other every second that it lives: filling, registering and checking many
-/// gigabytes takes longer than a peer may be silent.
+/// Does `work` of this end, telling the other all the time that it lives, and taking in what it says: filling,
+/// registering and checking many gigabytes, or making thousands of queue pairs, takes longer than a peer may be silent
+/// or wait to be read.
 pub fn while_working<R>(channel: &mut (dyn Channel + Send), work: impl FnOnce() -> R) -> R {
-    let (done, is_done) = std::sync::mpsc::channel::<()>();
+    let waker = channel.waker();
+    let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(move || {
-            while is_done.recv_timeout(PROGRESS_EVERY) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
-                // A peer that is gone is found by the next step, which has its story.
-                let _ = channel.send(&Message::Progress { completed: 0 });
-            }
-        });
-        let result = work();
-        drop(done);
-        result
+        scope.spawn(|| keep_alive(channel, &over));
+        let _ends_it = Ending { over: &over, waker };
+        work()
     })
+}
+
+fn keep_alive(channel: &mut dyn Channel, over: &AtomicBool) {
+    let mut told = Instant::now();
+    while !over.load(Ordering::Acquire) {
+        channel.take_in(PROGRESS_EVERY.saturating_sub(told.elapsed()));
+        if told.elapsed() >= PROGRESS_EVERY {
+            told = Instant::now();
+            // A peer that is gone is found by the next step, which has its story.
+            let _ = channel.send(&Message::Progress { completed: 0 });
+        }
+    }
+}
+
+/// Ends [`keep_alive`], also where the work panics.
+struct Ending<'a> {
+    over: &'a AtomicBool,
+    waker: Waker,
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Release);
+        self.waker.wake();
+    }
 }
 
 /// The failure that stands for the user's wish to stop.
@@ -141,4 +169,24 @@ pub fn out_of_order(expected: &str, got: &Message) -> Error {
         format!("the peer sent \"{}\" where \"{expected}\" was expected", got.name()),
     )
     .hint("both ends should be of one version; this is a defect of one of them otherwise")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_that_works_says_that_it_lives_and_listens() {
+        let (mut ours, mut theirs) = pair();
+        theirs.send(&Message::Ready).unwrap();
+        let result = while_working(&mut ours, || {
+            for _ in 0..2 {
+                let heard = theirs.receive_within(Duration::from_secs(20)).unwrap();
+                assert_eq!(heard, Some(Message::Progress { completed: 0 }));
+            }
+            7
+        });
+        assert_eq!(result, 7);
+        assert_eq!(ours.expect_any(Duration::from_secs(20)).unwrap(), Message::Ready);
+    }
 }

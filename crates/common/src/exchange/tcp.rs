@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind as IoKind, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -10,15 +10,14 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{SockRef, TcpKeepalive};
 
+use super::dial::dial;
 use super::frame::{FrameLimit, frame, take_frame};
 use super::hold::Hold;
 use super::message::{PREAMBLE_LEN, PROTOCOL_VERSION, preamble, version_in_preamble};
-use super::{Channel, Message, Waker, source};
+use super::{Channel, Message, Waker};
 use crate::error::{Error, ErrorKind, Result, show_io_error};
 use crate::plan::Role;
 
-/// How long a connection attempt may take.
-const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// How long a client waits for the server's first words: it says them at once, whomever it serves.
 const PREAMBLE_LIMIT: Duration = Duration::from_secs(10);
 /// How long a frame may take to be taken by the peer.
@@ -37,7 +36,7 @@ pub struct TcpChannel {
     inbox: Vec<u8>,
     early: VecDeque<Message>,
     limit: FrameLimit,
-    /// When the last whole frame came.
+    /// When the peer last said something, if only a part of a frame.
     heard: Instant,
     hold: Option<Hold>,
     on_wait: Option<OnWait>,
@@ -55,8 +54,7 @@ impl TcpChannel {
     /// # Errors
     /// The peer kinds of [`ErrorKind`], each with the address.
     pub fn connect(host: &str, port: u16, source: Option<IpAddr>) -> Result<Self> {
-        let addresses = source::reachable(source, host, resolve(host, port)?)?;
-        let socket = connect_any(host, &addresses, source)?;
+        let socket = dial(host, port, source)?;
         let mut channel = Self { source, ..Self::new(socket, Role::Server, host)? };
         channel.send_bytes(&preamble())?;
         channel.limit = FrameLimit::Run;
@@ -101,7 +99,7 @@ impl TcpChannel {
         self.on_wait = Some(Box::new(tell));
     }
 
-    /// When the last message came; at first, when the connection was made.
+    /// When the peer last said something; at first, when the connection was made.
     pub fn heard(&self) -> Instant {
         self.heard
     }
@@ -236,13 +234,34 @@ impl TcpChannel {
                 Ok(count) => sent += count,
                 Err(error) if error.kind() == IoKind::Interrupted => {}
                 Err(error) if error.kind() == IoKind::WouldBlock && Instant::now() < deadline => {
-                    let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLOUT)];
-                    let _ = poll(&mut fds, poll_timeout(super::LOOK_AROUND));
+                    self.wait_to_send()?;
                 }
                 Err(error) => return Err(lost(&self.peer, &error)),
             }
         }
         Ok(())
+    }
+
+    /// Waits for the peer to take more, and takes what it says meanwhile: two ends that send long frames at the same
+    /// time would else wait for each other.
+    fn wait_to_send(&mut self) -> Result<()> {
+        if let Some(too_long) = self.held_too_long() {
+            return Err(too_long);
+        }
+        let reading = if self.has_room() { PollFlags::POLLIN } else { PollFlags::empty() };
+        let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLOUT | reading)];
+        let _ = poll(&mut fds, poll_timeout(super::LOOK_AROUND));
+        let readable = fds[0].revents().is_some_and(|events| events.contains(PollFlags::POLLIN));
+        if readable { self.read_some() } else { Ok(()) }
+    }
+
+    /// Whether the inbox takes more unread: a frame as long as it may be.
+    fn has_room(&self) -> bool {
+        self.inbox.len() < 4 + self.limit.bytes()
+    }
+
+    fn held_too_long(&self) -> Option<Error> {
+        self.hold.as_ref().and_then(|hold| hold.over(self.heard, &self.peer))
     }
 
     /// Waits for bytes and takes some into the inbox; returns at once when woken.
@@ -257,11 +276,17 @@ impl TcpChannel {
         }
         let mut wakes = [0; 64];
         let _ = self.wake_read.read(&mut wakes);
+        self.read_some()
+    }
+
+    /// Takes bytes into the inbox, if some have come.
+    fn read_some(&mut self) -> Result<()> {
         let mut piece = vec![0; READ_PIECE];
         match self.socket.read(&mut piece) {
             Ok(0) => Err(closed(&self.peer)),
             Ok(count) => {
                 self.inbox.extend_from_slice(&piece[..count]);
+                self.heard = Instant::now();
                 Ok(())
             }
             Err(error) if matches!(error.kind(), IoKind::WouldBlock | IoKind::Interrupted) => Ok(()),
@@ -302,9 +327,17 @@ impl Channel for TcpChannel {
         }
         self.fill(wait)?;
         let message = self.take_message()?;
-        match self.hold.as_ref().and_then(|hold| hold.over(self.heard, &self.peer)) {
+        match self.held_too_long() {
             Some(too_long) => Err(too_long),
             None => Ok(message),
+        }
+    }
+
+    fn take_in(&mut self, wait: Duration) {
+        let taken = if self.has_room() { self.fill(wait) } else { Err(closed(&self.peer)) };
+        if taken.is_err() {
+            // Not without a pause; whoever receives next finds the same.
+            let _ = poll(&mut [PollFd::new(self.wake_read.as_fd(), PollFlags::POLLIN)], poll_timeout(wait));
         }
     }
 
@@ -356,49 +389,6 @@ fn poll_timeout(wait: Duration) -> PollTimeout {
     PollTimeout::try_from(ms).unwrap_or(PollTimeout::MAX)
 }
 
-fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>> {
-    let failed = |words: String| {
-        Error::new(ErrorKind::Resolve, format!("cannot find the address of {host}: {words}"))
-            .hint("give the server's IP address, or see that its name resolves: getent hosts")
-    };
-    let addresses: Vec<_> =
-        (host, port).to_socket_addrs().map_err(|error| failed(error.to_string()))?.collect();
-    if addresses.is_empty() { Err(failed("the name has no address".to_owned())) } else { Ok(addresses) }
-}
-
-fn connect_any(host: &str, addresses: &[SocketAddr], source: Option<IpAddr>) -> Result<TcpStream> {
-    let mut failure = None;
-    for address in addresses {
-        match source::connect(source, *address, CONNECT_LIMIT) {
-            Ok(socket) => return Ok(socket),
-            Err(error) => failure = Some(connect_error(host, *address, &error)),
-        }
-    }
-    Err(failure.unwrap_or_else(|| Error::new(ErrorKind::Resolve, format!("{host} has no address"))))
-}
-
-fn connect_error(host: &str, address: SocketAddr, error: &std::io::Error) -> Error {
-    let target =
-        if host == address.ip().to_string() { address.to_string() } else { format!("{host} ({address})") };
-    match error.kind() {
-        IoKind::ConnectionRefused => Error::new(
-            ErrorKind::Refused,
-            format!("nothing listens at {target}: connect: {}", show_io_error(error)),
-        )
-        .hint("start the server there first: the same command without the host name"),
-        IoKind::TimedOut => Error::new(
-            ErrorKind::Unreachable,
-            format!("cannot reach {target}: no answer within {} s", CONNECT_LIMIT.as_secs()),
-        )
-        .hint(format!("see that the host is up and no firewall drops TCP port {}", address.port())),
-        _ => Error::new(
-            ErrorKind::Unreachable,
-            format!("cannot reach {target}: connect: {}", show_io_error(error)),
-        )
-        .hint(format!("see that this host has a route to it: ip route get {}", address.ip())),
-    }
-}
-
 fn lost(peer: &str, error: &std::io::Error) -> Error {
     Error::new(ErrorKind::PeerLost, format!("lost {peer}: {}", show_io_error(error)))
         .hint("see on that host whether the process was killed or the host is down")
@@ -415,108 +405,4 @@ fn show_bytes(bytes: &[u8]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::net::TcpListener;
-
-    /// A channel on the accepting side, and the raw socket of whoever connected.
-    fn accepted(first: &[u8]) -> (Result<TcpChannel>, TcpStream) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut stranger = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        stranger.write_all(first).unwrap();
-        let (socket, from) = listener.accept().unwrap();
-        let mut channel = TcpChannel::accept(socket, from).unwrap();
-        channel.fill(Duration::from_secs(5)).unwrap();
-        (channel.answer_preamble().map(|_| channel), stranger)
-    }
-
-    fn receive(channel: &mut TcpChannel) -> Result<Message> {
-        channel.expect_any(Duration::from_secs(5))
-    }
-
-    #[test]
-    fn a_stranger_is_shown_with_its_words() {
-        let error = accepted(b"GET / HTTP/1.1\r\nHost: x\r\n").0.err().unwrap();
-        assert_eq!(error.kind, ErrorKind::NotLinkproof);
-        assert_eq!(error.facts[0].value, r#""GET / HTTP/1.1\r\n""#);
-    }
-
-    #[test]
-    fn another_version_is_told_ours() {
-        let (channel, mut client) = accepted(b"linkproof/9\0\0\0\0\0");
-        let error = channel.err().unwrap();
-        assert_eq!(error.kind, ErrorKind::PeerVersion);
-        assert!(
-            error.what.ends_with("speaks version 9 of the control protocol, this end version 1"),
-            "{}",
-            error.what
-        );
-        let mut answer = [0; PREAMBLE_LEN];
-        client.read_exact(&mut answer).unwrap();
-        assert_eq!(answer, preamble());
-    }
-
-    #[test]
-    fn frames_come_whole_however_they_are_cut() {
-        let (channel, mut client) = accepted(&preamble());
-        let mut channel = channel.unwrap();
-        let payload = br#"{"message":"ready"}"#;
-        let mut bytes = (payload.len() as u32).to_be_bytes().to_vec();
-        bytes.extend(payload);
-        for byte in bytes.repeat(2) {
-            client.write_all(&[byte]).unwrap();
-        }
-        assert_eq!(receive(&mut channel).unwrap(), Message::Ready);
-        assert_eq!(receive(&mut channel).unwrap(), Message::Ready);
-    }
-
-    #[test]
-    fn a_frame_of_four_gigabytes_is_refused_before_it_is_read() {
-        let (channel, mut client) = accepted(&preamble());
-        client.write_all(&u32::MAX.to_be_bytes()).unwrap();
-        let mut channel = channel.unwrap();
-        assert_eq!(receive(&mut channel).unwrap_err().kind, ErrorKind::Protocol);
-        assert!(channel.inbox.capacity() <= 2 * READ_PIECE);
-    }
-
-    #[test]
-    fn a_frame_of_nonsense_is_refused() {
-        let (channel, mut client) = accepted(&preamble());
-        client.write_all(b"\0\0\0\x02{]").unwrap();
-        let error = receive(&mut channel.unwrap()).unwrap_err();
-        assert_eq!(error.kind, ErrorKind::Protocol);
-    }
-
-    #[test]
-    fn a_peer_that_goes_is_noticed() {
-        let (channel, client) = accepted(&preamble());
-        drop(client);
-        assert_eq!(receive(&mut channel.unwrap()).unwrap_err().kind, ErrorKind::PeerLost);
-    }
-
-    #[test]
-    fn a_silent_peer_runs_into_the_limit() {
-        let (channel, _client) = accepted(&preamble());
-        let error = channel.unwrap().expect_any(Duration::from_millis(50)).unwrap_err();
-        assert_eq!(error.kind, ErrorKind::PeerTimeout);
-    }
-
-    #[test]
-    fn a_waker_ends_the_wait() {
-        let (channel, _client) = accepted(&preamble());
-        let mut channel = channel.unwrap();
-        channel.waker().wake();
-        let begin = Instant::now();
-        assert_eq!(channel.receive_within(Duration::from_secs(20)).unwrap(), None);
-        assert!(begin.elapsed() < Duration::from_secs(10));
-    }
-
-    #[test]
-    fn nothing_listening_is_refused_with_a_next_step() {
-        // A port that was just free: bound and released.
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let error = TcpChannel::connect("127.0.0.1", port, None).err().unwrap();
-        assert_eq!(error.kind, ErrorKind::Refused);
-        assert!(error.hint.unwrap().contains("start the server"));
-    }
-}
+mod tests;

@@ -18,7 +18,7 @@ use super::newcomer::Newcomer;
 use super::{Client, Manners, Shared};
 use crate::error::{Error, ErrorKind, Result, show_io_error};
 use crate::exchange::tcp::show_address;
-use crate::exchange::{Channel, Message, PROGRESS_EVERY, out_of_order};
+use crate::exchange::{Channel, Message, out_of_order};
 use crate::watch::{PEER_SILENCE_LIMIT, silence};
 
 /// Who may be in its greeting at a time. An honest client is through in milliseconds; where there are more, the
@@ -28,7 +28,9 @@ const MAX_NEWCOMERS: usize = 64;
 const MAX_WAITING: usize = 64;
 /// How exactly the greeting's limit is kept.
 const TICK_MS: u16 = 100;
-/// Messages that are read of a client that waits, each second; it has one to say.
+/// How often those who wait are told that they do, and are heard.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+/// Messages that are read of a client that waits, each second; it has five to say.
 const AT_A_TIME: usize = 16;
 /// How long nobody is accepted where the process has no descriptors left.
 const RECOVER: Duration = Duration::from_millis(50);
@@ -70,7 +72,7 @@ impl Door {
                 return self.shared.changed.notify_all();
             }
             self.greet();
-            if self.told.elapsed() >= PROGRESS_EVERY {
+            if self.told.elapsed() >= TELL_EVERY {
                 self.told = Instant::now();
                 self.attend_waiting();
             }

@@ -128,8 +128,13 @@ impl Server {
     }
 
     /// A limit for a step in which this server waits for its client: shorter while others wait for theirs.
-    pub fn hold(&self) -> Hold {
-        Hold::new(Arc::clone(&self.shared.others))
+    pub fn hold_of_step(&self) -> Hold {
+        Hold::of_step(Arc::clone(&self.shared.others))
+    }
+
+    /// The same for a stretch.
+    pub fn hold_of_stretch(&self) -> Hold {
+        Hold::of_stretch(Arc::clone(&self.shared.others))
     }
 }
 

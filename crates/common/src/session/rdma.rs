@@ -11,8 +11,8 @@ use crate::endpoint::verbs::{
     self, Classic, Extended, Fetched, Inline, LastBytes, VerbsEndpoint, VerbsPingPong, WritePath,
 };
 use crate::error::{Error, ErrorKind, Result};
-use crate::exchange::Channel;
 use crate::exchange::message::EndInfo;
+use crate::exchange::{Channel, while_working};
 use crate::gid::Addressing;
 use crate::host::HostFiles;
 use crate::memory::{Buffer, HostBuffer};
@@ -52,10 +52,28 @@ impl Posting {
     }
 }
 
+/// What this end makes by itself: the memory, registered, and queue pairs in INIT.
+struct Made {
+    region: MemoryRegion<HostBuffer>,
+    cq: Arc<CompletionQueue>,
+    qps: Vec<QueuePair>,
+}
+
+impl Made {
+    fn new(chosen: &ChosenPort, plan: &Plan, buffer: HostBuffer, role: Role) -> Result<Self> {
+        let pd = Arc::new(ProtectionDomain::new(&chosen.context)?);
+        let access = if plan.is_target(role) { Access::RemoteWrite } else { Access::Source };
+        let region = MemoryRegion::register(&pd, buffer, access, ordering(plan))?;
+        let cq = Arc::new(CompletionQueue::new(&chosen.context, plan.completion_entries())?);
+        let qps = queue_pairs(&pd, &cq, plan, chosen.port.port_num)?;
+        Ok(Self { region, cq, qps })
+    }
+}
+
 /// Makes the queue pairs, registers the memory, and connects everything to the peer.
 #[allow(clippy::too_many_arguments, reason = "every one is made by another step of the bring-up")]
 pub(super) fn bring_up(
-    channel: &mut dyn Channel,
+    channel: &mut (dyn Channel + Send),
     chosen: &ChosenPort,
     addressing: &Addressing,
     agreed: &AgreedPlan,
@@ -66,12 +84,7 @@ pub(super) fn bring_up(
 ) -> Result<(RdmaSession, Link, u64)> {
     let plan = agreed.plan();
     check_traffic_class(plan, addressing, role)?;
-    let pd = Arc::new(ProtectionDomain::new(&chosen.context)?);
-    let ordering = ordering(plan);
-    let access = if plan.is_target(role) { Access::RemoteWrite } else { Access::Source };
-    let region = MemoryRegion::register(&pd, buffer, access, ordering)?;
-    let cq = Arc::new(CompletionQueue::new(&chosen.context, plan.completion_entries())?);
-    let qps = queue_pairs(&pd, &cq, plan, chosen.port.port_num)?;
+    let Made { region, cq, qps } = while_working(channel, || Made::new(chosen, plan, buffer, role))?;
     let posting =
         if qps.iter().all(|qp| !qp.extended().is_null()) { Posting::Extended } else { Posting::Classic };
 
@@ -89,11 +102,14 @@ pub(super) fn bring_up(
         memory_bytes: layout.total_len(),
     };
     let peer = Peer::of(swap_ends(channel, &info)?, plan, role)?;
-    connect(&qps, &peer.qps, &path(chosen, addressing, agreed, role))?;
+    let path = path(chosen, addressing, agreed, role);
+    let counters = while_working(channel, || {
+        connect(&qps, &peer.qps, &path)?;
+        Ok(Counters::read(chosen.context.name(), chosen.port.port_num, files))
+    })?;
 
     let paths = write_paths(plan, layout, &region, &peer, role);
     let link = link(agreed, addressing, role, ours, peer.end);
-    let counters = Counters::read(chosen.context.name(), chosen.port.port_num, files);
     let session = RdmaSession {
         qps,
         cq,

@@ -1,18 +1,20 @@
 //! Bringing up data sockets: the server listens on a port of the kernel's choosing, the client connects one
 //! socket for each "queue pair" and direction, and each says first whose it is.
 
-use std::io::{Read, Write};
+mod arrivals;
+
+use std::io::Write;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
+use self::arrivals::Arrivals;
 use super::{Measure, MeasureInTurn, STEP_LIMIT, swap_ends};
 use crate::addresses::host_addresses;
 use crate::endpoint::tcp::{TcpEndpoint, TcpPingPong, receive_round};
 use crate::error::{Error, ErrorKind, Result, show_io_error};
 use crate::exchange::message::EndInfo;
-use crate::exchange::source;
 use crate::exchange::tcp::{TcpChannel, show_address};
+use crate::exchange::{interrupted, source, while_working};
 use crate::host::HostFiles;
 use crate::memory::{Buffer, HostBuffer};
 use crate::plan::{BufferLayout, Plan, Role, Slots};
@@ -49,17 +51,20 @@ pub(super) fn bring_up(
     let EndInfo::Tcp { end: theirs, data_port, token, memory_bytes } = swap_ends(channel, &info)? else {
         return Err(Error::new(ErrorKind::Protocol, "the peer brought up RDMA where TCP was agreed on"));
     };
-    let mut session = TcpSession { outgoing: Vec::new(), incoming: Vec::new(), buffer };
-    match (&listener, &info, data_port) {
-        (Some((listener, _)), EndInfo::Tcp { token, .. }, _) => session.accept(listener, *token, plan)?,
+    let sockets = match (&listener, &info, data_port) {
+        (Some((listener, _)), EndInfo::Tcp { token, .. }, _) => {
+            Arrivals::new(listener, *token, plan).take_all(channel)?
+        }
         (None, _, Some(port)) => {
             // Not made anew from the IP address: a link-local one has a scope besides.
             let mut server = channel.peer_addr()?;
             server.set_port(port);
-            session.connect(server, channel.source(), token, plan)?;
+            let source = channel.source();
+            while_working(channel, || connect(server, source, token, plan))?
         }
         _ => return Err(Error::new(ErrorKind::Protocol, "the server offered no port for data connections")),
-    }
+    };
+    let session = TcpSession::new(sockets, plan, role, buffer);
     let (client, server) = match role {
         Role::Client => (ours, theirs),
         Role::Server => (theirs, ours),
@@ -129,38 +134,34 @@ fn failed(what: &str, address: SocketAddr, error: &std::io::Error) -> Error {
     .hint("see that no firewall drops TCP ports other than the control channel's between the hosts")
 }
 
+/// The client's half of opening the data connections; gives them by direction, then by queue pair.
+fn connect(server: SocketAddr, source: Option<IpAddr>, token: u64, plan: &Plan) -> Result<Vec<TcpStream>> {
+    let one = |direction, qp| {
+        if crate::interrupt::requested() {
+            return Err(interrupted());
+        }
+        let connected = || {
+            let mut socket = source::connect(source, server, STEP_LIMIT)?;
+            socket.set_nodelay(true)?;
+            socket.write_all(&greeting(token, direction, qp))?;
+            Ok(socket)
+        };
+        connected().map_err(|error| failed("open a data connection to", server, &error))
+    };
+    let of = |&direction: &Direction| (0..plan.qps).map(move |qp| one(direction, qp));
+    plan.directions().iter().flat_map(of).collect()
+}
+
 impl TcpSession {
-    fn connect(&mut self, server: SocketAddr, source: Option<IpAddr>, token: u64, plan: &Plan) -> Result<()> {
+    /// From `sockets` by direction, then by queue pair.
+    fn new(sockets: Vec<TcpStream>, plan: &Plan, role: Role, buffer: HostBuffer) -> Self {
+        let (mut outgoing, mut incoming) = (Vec::new(), Vec::new());
+        let mut sockets = sockets.into_iter();
         for &direction in plan.directions() {
-            for qp in 0..plan.qps {
-                let connected = || {
-                    let mut socket = source::connect(source, server, STEP_LIMIT)?;
-                    socket.set_nodelay(true)?;
-                    socket.write_all(&greeting(token, direction, qp))?;
-                    Ok(socket)
-                };
-                let socket =
-                    connected().map_err(|error| failed("open a data connection to", server, &error))?;
-                self.file(socket, direction, Role::Client);
-            }
+            let lanes = if direction == role.writes() { &mut outgoing } else { &mut incoming };
+            lanes.extend(sockets.by_ref().take(plan.qps as usize));
         }
-        Ok(())
-    }
-
-    /// Takes the client's connections, which come in order.
-    fn accept(&mut self, listener: &TcpListener, token: u64, plan: &Plan) -> Result<()> {
-        let deadline = Instant::now() + STEP_LIMIT;
-        for &direction in plan.directions() {
-            for qp in 0..plan.qps {
-                let socket = accept_one(listener, &greeting(token, direction, qp), deadline)?;
-                self.file(socket, direction, Role::Server);
-            }
-        }
-        Ok(())
-    }
-
-    fn file(&mut self, socket: TcpStream, direction: Direction, role: Role) {
-        if direction == role.writes() { self.outgoing.push(socket) } else { self.incoming.push(socket) }
+        Self { outgoing, incoming, buffer }
     }
 
     pub(super) fn buffer(&self) -> &HostBuffer {
@@ -207,43 +208,4 @@ impl TcpSession {
             result
         })
     }
-}
-
-/// The next connection that greets as expected; strangers are sent away.
-fn accept_one(listener: &TcpListener, expected: &[u8; GREETING], deadline: Instant) -> Result<TcpStream> {
-    const LOOK_AROUND: Duration = Duration::from_millis(5);
-    while Instant::now() < deadline {
-        if crate::interrupt::requested() {
-            return Err(crate::exchange::interrupted());
-        }
-        match listener.accept() {
-            Ok((socket, _)) => {
-                if let Some(socket) = greeted(socket, expected) {
-                    return Ok(socket);
-                }
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => std::thread::sleep(LOOK_AROUND),
-            Err(error) => {
-                let address = listener.local_addr().unwrap_or(SocketAddr::from(([0; 4], 0)));
-                return Err(failed("take a data connection on", address, &error));
-            }
-        }
-    }
-    Err(Error::new(
-        ErrorKind::PeerTimeout,
-        format!("the client opened no data connection within {} s", STEP_LIMIT.as_secs()),
-    )
-    .hint("see that no firewall drops TCP ports other than the control channel's between the hosts"))
-}
-
-fn greeted(mut socket: TcpStream, expected: &[u8; GREETING]) -> Option<TcpStream> {
-    /// A client sends its greeting with its connection.
-    const LIMIT: Duration = Duration::from_secs(3);
-    let mut bytes = [0; GREETING];
-    socket.set_nonblocking(false).ok()?;
-    socket.set_read_timeout(Some(LIMIT)).ok()?;
-    socket.read_exact(&mut bytes).ok()?;
-    socket.set_read_timeout(None).ok()?;
-    socket.set_nodelay(true).ok()?;
-    (bytes == *expected).then_some(socket)
 }
