@@ -17,6 +17,7 @@
 pub mod addresses;
 pub mod args;
 pub mod clock;
+pub mod compare;
 pub mod conduct;
 pub mod counters;
 pub mod cq;
