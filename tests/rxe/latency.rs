@@ -51,6 +51,29 @@ fn half_round_trips_of_several_kinds_of_run() {
 }
 
 #[test]
+fn small_messages_go_inline_unless_told_otherwise() {
+    let Some(lab) = Lab::get("small_messages_go_inline_unless_told_otherwise") else { return };
+    let port = port();
+    let _server = server_in_a(lab, &port);
+    let granted = |options: &[&str]| {
+        let options: Vec<&str> =
+            ["-n", "10", "-s", "220,221", "--json"].iter().chain(options).copied().collect();
+        let document = client_in_b(lab, &port, &options).expect_status(0).json();
+        schema::validate(&document);
+        let of = |end: &str| document["link"][end]["inline_bytes"].as_u64().unwrap();
+        (document["plan"]["queue_pair"]["inline_fixed"] == true, of("client"), of("server"))
+    };
+    assert_eq!(granted(&[]), (false, 220, 220));
+    assert_eq!(granted(&["-I", "64"]), (true, 64, 64));
+    assert_eq!(granted(&["-I", "0"]), (true, 0, 0));
+    client_in_b(lab, &port, &["-n", "10"]).expect_status(0).expect_stdout(&[", up to 220 B inline\n"]);
+    client_in_b(lab, &port, &["-n", "10", "-I", "4096"]).expect_status(3).expect_stderr(&[
+        "write-lat: --inline-size asks for 4096 bytes of inline data and rxe0 allows ",
+        "hint: use --inline-size ",
+    ]);
+}
+
+#[test]
 fn every_size_with_a_histogram() {
     let Some(lab) = Lab::get("every_size_with_a_histogram") else { return };
     let port = port();

@@ -114,7 +114,7 @@ fn plan(transport: Transport, round_length: RoundLength) -> Plan {
         signal_every: 32,
         signal_fixed: false,
         post_list: 1,
-        queue_pair: QpAttributes { inline_bytes: 64, traffic_class: 106, ..QpAttributes::default() },
+        queue_pair: QpAttributes { inline_bytes: 220, traffic_class: 106, ..QpAttributes::default() },
         traffic: Traffic::Unidirectional,
         path_mtu_bytes: Some(4096),
         validate: true,
@@ -153,6 +153,7 @@ fn rdma_end(host: u16) -> RdmaEnd {
         rate_gbit_per_sec: Some(400.0),
         qpns: vec![Qpn(0x1a0), Qpn(0xff_ffff)],
         posting: "ibv_wr".into(),
+        inline_bytes: 96,
     }
 }
 

@@ -272,7 +272,7 @@ impl TransferArgs {
             signal_every: self.queue.cq_mod.unwrap_or_else(|| plan::signal_every(self.tx_depth, post_list)),
             signal_fixed: self.queue.cq_mod.is_some(),
             post_list,
-            queue_pair: self.queue.qp.attributes(),
+            queue_pair: self.queue.qp.attributes(0),
             traffic: if self.bidirectional { Traffic::Bidirectional } else { Traffic::Unidirectional },
             path_mtu_bytes: self.mtu,
             validate: self.validate,
@@ -378,7 +378,8 @@ mod tests {
     fn the_queues_options_are_in_the_plan() {
         let plan = plan_of("tool host -Q 64 -l 8 -I 100 -S 3 --tclass 106 -u 14 --retry_count 2");
         assert_eq!((plan.signal_every, plan.signal_fixed, plan.post_list), (64, true, 8));
-        assert_eq!(plan.queue_pair.describe().unwrap().split(", ").count(), 5);
+        assert_eq!(plan.queue_pair.describe().unwrap().split(", ").count(), 4);
+        assert_eq!((plan.queue_pair.inline_bytes, plan.queue_pair.inline_fixed), (100, true));
         assert_eq!(plan_of("tool host -l 64").signal_every, 64);
         assert!(refusal("tool host -u 32").contains("32 is not in 1..=31"));
         assert!(refusal("tool host --retry-count 8").contains("8 is not in 0..=7"));

@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "queue pairs are libibverbs' objects")]
 
 mod attributes;
+mod inline;
 
 pub use attributes::{
     DEFAULT_ACK_TIMEOUT, DEFAULT_RETRY_COUNT, MAX_ACK_TIMEOUT, MAX_INLINE_BYTES, MAX_RETRY_COUNT,
@@ -18,7 +19,7 @@ use crate::cq::CompletionQueue;
 use crate::device::mtu_value;
 use crate::error::{Error, ErrorKind, Result, show_errno};
 use crate::gid::GidEntry;
-use crate::mr::{ProtectionDomain, resource_error};
+use crate::mr::ProtectionDomain;
 
 /// A queue pair's number, 24 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,6 +81,7 @@ pub struct QueuePair {
     extended: *mut sys::ibv_qp_ex,
     sq_psn: u32,
     attributes: QpAttributes,
+    inline_bytes: u32,
     pd: Arc<ProtectionDomain>,
     // Held so that the completion queue outlives the queue pair.
     _cq: Arc<CompletionQueue>,
@@ -91,7 +93,8 @@ unsafe impl Send for QueuePair {}
 impl QueuePair {
     /// A queue pair with room for `tx_depth` writes, in state INIT on port `port_num`.
     ///
-    /// Asks for the extended posting calls, and does without where the provider has none.
+    /// Asks for the extended posting calls, and does without where the provider has none. Where the inline data is not
+    /// [fixed](QpAttributes::inline_fixed) it is as much as the device takes.
     ///
     /// # Errors
     /// [`ErrorKind::Resource`] or [`ErrorKind::QpTransition`] with the errno; [`ErrorKind::DeviceLimit`] where
@@ -104,23 +107,17 @@ impl QueuePair {
         port_num: u8,
         sq_psn: u32,
     ) -> Result<Self> {
-        let cap = capacity(tx_depth, attributes.inline_bytes);
-        let extended_qp = create_extended(pd, cq, cap);
-        let raw = if extended_qp.is_null() { create_basic(pd, cq, cap) } else { extended_qp };
-        if raw.is_null() {
-            let refused = resource_error(
-                &format!("a queue pair for {tx_depth} outstanding writes"),
-                pd.context(),
-                "ibv_create_qp",
-            );
-            return Err(too_much_inline(pd, cq, cap).unwrap_or(refused));
-        }
-        let to_extended = pd.context().verbs().ibv_qp_to_qp_ex.filter(|_| !extended_qp.is_null());
-        // SAFETY: the queue pair was made with send_ops_flags, as this call demands.
-        let extended = to_extended.map_or(std::ptr::null_mut(), |to_extended| unsafe { to_extended(raw) });
-        let qp = Self { raw, extended, sq_psn, attributes, pd: Arc::clone(pd), _cq: Arc::clone(cq) };
+        let (Created { raw, extended }, inline_bytes) =
+            inline::create(pd, cq, capacity(tx_depth, attributes.inline_bytes), attributes.inline_fixed)?;
+        let qp =
+            Self { raw, extended, sq_psn, attributes, inline_bytes, pd: Arc::clone(pd), _cq: Arc::clone(cq) };
         qp.to_init(port_num)?;
         Ok(qp)
+    }
+
+    /// Writes of up to so many bytes can go inline.
+    pub fn inline_bytes(&self) -> u32 {
+        self.inline_bytes
     }
 
     /// What the peer needs to know.
@@ -238,6 +235,30 @@ fn capacity(tx_depth: u32, max_inline_data: u32) -> sys::ibv_qp_cap {
     }
 }
 
+/// A queue pair just made, which nobody else has yet.
+struct Created {
+    raw: *mut sys::ibv_qp,
+    /// Null where the provider has no extended calls.
+    extended: *mut sys::ibv_qp_ex,
+}
+
+impl Created {
+    /// `None` where the device refuses; errno tells why.
+    fn new(pd: &ProtectionDomain, cq: &CompletionQueue, cap: sys::ibv_qp_cap) -> Option<Self> {
+        let extended_qp = create_extended(pd, cq, cap);
+        let raw = if extended_qp.is_null() { create_basic(pd, cq, cap) } else { extended_qp };
+        let to_extended = pd.context().verbs().ibv_qp_to_qp_ex.filter(|_| !extended_qp.is_null());
+        // SAFETY: the queue pair was made with send_ops_flags, as this call demands.
+        let extended = to_extended.map_or(std::ptr::null_mut(), |to_extended| unsafe { to_extended(raw) });
+        (!raw.is_null()).then_some(Self { raw, extended })
+    }
+
+    fn destroy(self, pd: &ProtectionDomain) {
+        // SAFETY: the queue pair is nobody else's, and freed once.
+        unsafe { (pd.context().verbs().ibv_destroy_qp)(self.raw) };
+    }
+}
+
 fn create_extended(pd: &ProtectionDomain, cq: &CompletionQueue, cap: sys::ibv_qp_cap) -> *mut sys::ibv_qp {
     let verbs = pd.context().verbs();
     if verbs.ibv_qp_to_qp_ex.is_none() {
@@ -267,46 +288,6 @@ fn create_basic(pd: &ProtectionDomain, cq: &CompletionQueue, cap: sys::ibv_qp_ca
     };
     // SAFETY: as above.
     unsafe { (pd.context().verbs().ibv_create_qp)(pd.raw(), &mut attr) }
-}
-
-/// No verb tells a device's limit on inline data, so it is found by trying: the largest that it takes for as many
-/// writes. `None` where the inline data is not what was refused.
-fn too_much_inline(pd: &ProtectionDomain, cq: &CompletionQueue, cap: sys::ibv_qp_cap) -> Option<Error> {
-    let takes = |inline: u32| {
-        let qp = create_basic(pd, cq, sys::ibv_qp_cap { max_inline_data: inline, ..cap });
-        if qp.is_null() {
-            return false;
-        }
-        // SAFETY: the queue pair was made just now, is nobody else's, and is freed once.
-        unsafe { (pd.context().verbs().ibv_destroy_qp)(qp) };
-        true
-    };
-    if cap.max_inline_data == 0 || !takes(0) {
-        return None;
-    }
-    let most = largest(cap.max_inline_data, takes);
-    Some(
-        Error::new(
-            ErrorKind::DeviceLimit,
-            format!(
-                "--inline-size asks for {} bytes of inline data and {} allows {most}",
-                cap.max_inline_data,
-                pd.context().name()
-            ),
-        )
-        .fact("with", format!("{} outstanding writes", cap.max_send_wr))
-        .hint(format!("use --inline-size {most} or less")),
-    )
-}
-
-/// The largest number below `refused` that `takes`, which takes 0, takes.
-fn largest(refused: u32, mut takes: impl FnMut(u32) -> bool) -> u32 {
-    let (mut good, mut bad) = (0, refused);
-    while bad - good > 1 {
-        let middle = good + (bad - good) / 2;
-        if takes(middle) { good = middle } else { bad = middle }
-    }
-    good
 }
 
 fn address_handle(path: &Path, attributes: &QpAttributes) -> sys::ibv_ah_attr {
@@ -375,13 +356,6 @@ mod tests {
             Path { port_num: 1, sgid: Some(entry.clone()), dgid: Some(entry), dlid: 0, path_mtu: 1024 };
         let handle = address_handle(&path, &attributes);
         assert_eq!((handle.sl, handle.grh.traffic_class, handle.is_global), (5, 104, 1));
-    }
-
-    #[test]
-    fn the_devices_limit_is_found_by_trying() {
-        for limit in [0, 1, 63, 64, 412, 511] {
-            assert_eq!(largest(512, |inline| inline <= limit), limit);
-        }
     }
 
     #[test]

@@ -25,7 +25,8 @@ pub struct QueueArgs {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "The queue pairs (client only, not over TCP)")]
 pub struct QpArgs {
-    /// Copy writes of up to BYTES into the work request instead of having the adapter fetch them [default: 0]
+    /// Copy writes of up to BYTES into the work request instead of having the adapter fetch them [default: write-bw 0,
+    /// write-lat 220 or what the device takes]
     #[arg(short = 'I', long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(..=i64::from(qp::MAX_INLINE_BYTES)))]
     pub inline_size: Option<u32>,
     /// Service level, 0 to 15 [default: 0]
@@ -52,11 +53,13 @@ impl QueueArgs {
 }
 
 impl QpArgs {
-    /// What the queue pairs are told.
-    pub fn attributes(&self) -> QpAttributes {
+    /// What the queue pairs are told; as much inline data as `inline_bytes` or as the device takes, unless another
+    /// size was asked for.
+    pub fn attributes(&self, inline_bytes: u32) -> QpAttributes {
         let default = QpAttributes::default();
         QpAttributes {
-            inline_bytes: self.inline_size.unwrap_or(default.inline_bytes),
+            inline_bytes: self.inline_size.unwrap_or(inline_bytes),
+            inline_fixed: self.inline_size.is_some(),
             service_level: self.sl.unwrap_or(default.service_level),
             traffic_class: self.tclass.unwrap_or(default.traffic_class),
             ack_timeout: self.qp_timeout.unwrap_or(default.ack_timeout),
@@ -97,10 +100,19 @@ mod tests {
 
     #[test]
     fn what_is_not_given_is_the_default() {
-        assert_eq!(QpArgs::default().attributes(), QpAttributes::default());
+        assert_eq!(QpArgs::default().attributes(0), QpAttributes::default());
         let args = QpArgs { sl: Some(3), qp_timeout: Some(14), ..QpArgs::default() };
         let wanted = QpAttributes { service_level: 3, ack_timeout: 14, ..QpAttributes::default() };
-        assert_eq!(args.attributes(), wanted);
+        assert_eq!(args.attributes(0), wanted);
+    }
+
+    #[test]
+    fn inline_data_is_fixed_only_where_it_was_asked_for() {
+        let inline = |asked| {
+            let attributes = QpArgs { inline_size: asked, ..QpArgs::default() }.attributes(220);
+            (attributes.inline_bytes, attributes.inline_fixed)
+        };
+        assert_eq!([None, Some(64), Some(0)].map(inline), [(220, false), (64, true), (0, true)]);
     }
 
     #[test]

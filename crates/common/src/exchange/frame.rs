@@ -113,7 +113,7 @@ mod tests {
             "sinks": vec![u64::MAX; qps],
             "end": {
                 "device": "rxe0", "port_num": 1, "link_layer": "Ethernet", "lid": 0, "active_mtu_bytes": 1024,
-                "qpns": vec![0xff_ffff; qps], "posting": "ibv_wr",
+                "qpns": vec![0xff_ffff; qps], "posting": "ibv_wr", "inline_bytes": 4096,
             },
         }));
         let end: EndInfo = end.unwrap();

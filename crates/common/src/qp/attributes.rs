@@ -23,6 +23,8 @@ pub const MAX_INLINE_BYTES: u32 = 4096;
 pub struct QpAttributes {
     /// Writes of up to so many bytes are copied into the work request, and the adapter need not fetch them.
     pub inline_bytes: u32,
+    /// Whether a device that takes less than that is refused; otherwise each end has as much as its device takes.
+    pub inline_fixed: bool,
     /// The service level; on RoCE the driver makes a VLAN priority of it.
     pub service_level: u8,
     /// The traffic class in the global route header; on RoCE v2 the DSCP and ECN bits of the IP header.
@@ -37,6 +39,7 @@ impl Default for QpAttributes {
     fn default() -> Self {
         Self {
             inline_bytes: 0,
+            inline_fixed: false,
             service_level: 0,
             traffic_class: 0,
             ack_timeout: DEFAULT_ACK_TIMEOUT,
@@ -46,13 +49,10 @@ impl Default for QpAttributes {
 }
 
 impl QpAttributes {
-    /// What differs from the default, in words; `None` where nothing does.
+    /// What differs from the default, in words; `None` where nothing does. Inline data is each end's own matter.
     pub fn describe(&self) -> Option<String> {
         let default = Self::default();
         let mut words = Vec::new();
-        if self.inline_bytes != default.inline_bytes {
-            words.push(format!("inline up to {} B", self.inline_bytes));
-        }
         if self.service_level != default.service_level {
             words.push(format!("service level {}", self.service_level));
         }
@@ -82,8 +82,7 @@ mod tests {
             attributes.describe().unwrap(),
             "traffic class 106 (DSCP 26), acknowledgement timeout 14 (0.067 s)"
         );
-        let all =
-            QpAttributes { inline_bytes: 64, service_level: 3, retry_count: 2, ..QpAttributes::default() };
-        assert_eq!(all.describe().unwrap(), "inline up to 64 B, service level 3, 2 retries");
+        let more = QpAttributes { service_level: 3, retry_count: 2, ..QpAttributes::default() };
+        assert_eq!(more.describe().unwrap(), "service level 3, 2 retries");
     }
 }

@@ -121,6 +121,8 @@ pub struct RdmaEnd {
     pub qpns: Vec<Qpn>,
     /// `ibv_wr` or `ibv_post_send`.
     pub posting: String,
+    /// Writes of up to so many bytes go inline: what the plan has, or as much of it as the device takes.
+    pub inline_bytes: u32,
 }
 
 /// One end of a TCP connection.

@@ -66,7 +66,7 @@ fn header(document: &Document, plan: &Plan) -> String {
     match &document.link {
         Some(Link::Rdma { path_mtu_bytes, addressing, client, server }) => {
             for (role, end) in [("Client", client), ("Server", server)] {
-                add(role, rdma_end(end));
+                add(role, rdma_end(end, plan));
             }
             add("GID choice", addressing.clone());
             add("Path MTU", format!("{path_mtu_bytes} B"));
@@ -155,7 +155,7 @@ fn hosts(document: &Document) -> String {
 /// Queue pair numbers shown in the header at most; JSON has them all.
 const QPNS_SHOWN: usize = 4;
 
-fn rdma_end(end: &RdmaEnd) -> String {
+fn rdma_end(end: &RdmaEnd, plan: &Plan) -> String {
     let emulated = end.software.as_ref().map_or(String::new(), |name| format!(" (software: {name})"));
     let rate = end.rate_gbit_per_sec.map_or(String::new(), |rate| format!(", {rate} Gb/s"));
     let mut qpns: Vec<String> = end.qpns.iter().take(QPNS_SHOWN).map(ToString::to_string).collect();
@@ -167,13 +167,23 @@ fn rdma_end(end: &RdmaEnd) -> String {
         None => format!("LID {}", end.lid),
     };
     format!(
-        "{}{emulated} port {}, {}{rate}, MTU {}, {address}, QP {}",
+        "{}{emulated} port {}, {}{rate}, MTU {}, {address}, QP {}{}",
         end.device,
         end.port_num,
         end.link_layer.name(),
         end.active_mtu_bytes,
-        qpns.join(" ")
+        qpns.join(" "),
+        inline(end, plan)
     )
+}
+
+/// What the end's device has granted, where there was something to be granted.
+fn inline(end: &RdmaEnd, plan: &Plan) -> String {
+    match (plan.queue_pair.inline_bytes, end.inline_bytes) {
+        (0, _) => String::new(),
+        (_, 0) => ", nothing inline".to_owned(),
+        (_, granted) => format!(", up to {granted} B inline"),
+    }
 }
 
 fn footer(document: &Document, plan: &Plan) -> String {
@@ -278,6 +288,7 @@ mod tests {
             rate_gbit_per_sec: Some(400.0),
             qpns: (0..6).map(|number| Qpn(0x1a0 + number)).collect(),
             posting: "ibv_wr".into(),
+            inline_bytes: 0,
         }
     }
 
@@ -337,6 +348,19 @@ mod tests {
         let text = render_table(&document(Some("rxe")), BandwidthUnit::Mib, Detail::default());
         assert!(text.contains("no share of it is given"), "{text}");
         assert!(text.contains("mlx5_0 (software: rxe)"), "{text}");
+    }
+
+    #[test]
+    fn each_end_tells_how_much_inline_data_its_device_takes() {
+        let mut document = document(None);
+        assert!(!render_table(&document, BandwidthUnit::Mib, Detail::default()).contains("inline"));
+        document.plan.as_mut().unwrap().queue_pair.inline_bytes = 220;
+        let Some(Link::Rdma { server, .. }) = &mut document.link else { panic!("over RDMA") };
+        server.inline_bytes = 96;
+        let text = render_table(&document, BandwidthUnit::Mib, Detail::default());
+        let line = |role: &str| text.lines().find(|line| line.starts_with(role)).unwrap();
+        assert!(line(" Client").ends_with(" and 2 more, nothing inline"), "{text}");
+        assert!(line(" Server").ends_with(" and 2 more, up to 96 B inline"), "{text}");
     }
 
     #[test]

@@ -111,12 +111,12 @@ pub(super) fn bring_up(
     let paths = write_paths(plan, layout, &region, &peer, role);
     let link = link(agreed, addressing, role, ours, peer.end);
     let session = RdmaSession {
+        inline_bytes: inline_bytes(&qps).into(),
         qps,
         cq,
         region,
         paths,
         posting,
-        inline_bytes: plan.queue_pair.inline_bytes.into(),
         post_list: plan.post_list,
         context: Arc::clone(&chosen.context),
         port_num: chosen.port.port_num,
@@ -164,6 +164,11 @@ fn starting_psn(qp: u32) -> u32 {
     (now ^ std::process::id() ^ qp.wrapping_mul(0x9e37_79b9)) & 0xff_ffff
 }
 
+/// What all of them take.
+fn inline_bytes(qps: &[QueuePair]) -> u32 {
+    qps.iter().map(QueuePair::inline_bytes).min().unwrap_or(0)
+}
+
 fn this_end(
     chosen: &ChosenPort,
     addressing: &Addressing,
@@ -183,6 +188,7 @@ fn this_end(
         rate_gbit_per_sec: chosen.port.rate.map(crate::units::Bandwidth::gbit_per_sec),
         qpns: qps.iter().map(QueuePair::qpn).collect(),
         posting: posting.name().to_owned(),
+        inline_bytes: inline_bytes(qps),
     }
 }
 
