@@ -1,5 +1,6 @@
 //! The tools from outside, on a host without an RDMA device: what they say, how they exit, and whole runs over TCP.
 
+mod affinity;
 mod attack;
 mod corruption;
 mod failures;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use linkproof_common::affinity::{BoundBy, Unbound};
 use linkproof_common::environment::Host;
 use linkproof_common::error::{Error, ErrorKind, Origin};
 use linkproof_common::gid::{GidType, LinkLayer};
@@ -168,6 +169,15 @@ fn the_other_enums_are_spelled_as_the_tools_write_them() {
     assert_eq!(
         of("round/properties/direction"),
         written_as(&[Direction::ClientToServer, Direction::ServerToClient])
+    );
+    for half in ["thread_binding", "memory_binding"] {
+        let words = written_as(&[BoundBy::Device, BoundBy::Option, BoundBy::None]);
+        assert_eq!(of(&format!("{half}/properties/bound_by")), words);
+    }
+    use Unbound::{Asked, Inherited, NoDevice, NoNode, NotAllowed, Refused};
+    assert_eq!(
+        values_at("/$defs/unbound/enum"),
+        written_as(&[Asked, NoDevice, NoNode, NotAllowed, Inherited, Refused])
     );
     assert_eq!(of("gid/properties/type"), written_as(&[GidType::Ib, GidType::RoceV1, GidType::RoceV2]));
     assert_eq!(

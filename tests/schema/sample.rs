@@ -1,5 +1,6 @@
 //! Documents in which nothing is absent.
 
+use linkproof_common::affinity::{BoundBy, MemoryBinding, NodePages, ThreadBinding, Unbound};
 use linkproof_common::environment::Host;
 use linkproof_common::error::{Error, ErrorKind};
 use linkproof_common::gid::{Gid, GidEntry, GidType, LinkLayer};
@@ -9,7 +10,8 @@ use linkproof_common::memory::MemoryKind;
 use linkproof_common::plan::{Plan, Role, RoundLength, Traffic, Transport};
 use linkproof_common::qp::{QpAttributes, Qpn};
 use linkproof_common::report::{
-    BandwidthRow, Document, Evidence, LatencyRow, Link, MemoryUse, RdmaEnd, ResultRow, Round, TcpEnd,
+    BandwidthRow, Conditions, Document, Evidence, LatencyRow, Link, MemoryUse, RdmaEnd, ResultRow, Round,
+    TcpEnd,
 };
 use linkproof_common::requirement::{LatencyCeilings, Requirements};
 use linkproof_common::validate::{Checked, Direction, WrongByte};
@@ -78,6 +80,7 @@ fn document(transport: Transport, round_length: RoundLength, link: Link) -> Docu
         registration: Some("ibv_reg_mr".into()),
     });
     let moved = [("port_xmit_data".to_owned(), u64::MAX)].into();
+    document.conditions = vec![conditions(Role::Client), conditions(Role::Server)];
     document.evidence = vec![Evidence { role: Role::Client, source: "mlx5_0 port 1".into(), moved }];
     document.rounds = vec![round()];
     document.results = vec![row()];
@@ -85,6 +88,28 @@ fn document(transport: Transport, round_length: RoundLength, link: Link) -> Docu
     document.verdict.failures =
         vec![Error::new(ErrorKind::WrongData, "3 bytes arrived wrong").fact("direction", "x").hint("y")];
     document
+}
+
+fn conditions(role: Role) -> Conditions {
+    let refusal = Some("set_mempolicy: EPERM (1), Operation not permitted".to_owned());
+    Conditions {
+        role,
+        device_numa_node: Some(1),
+        threads: ThreadBinding {
+            cores: "4-7,12".into(),
+            numa_nodes: vec![1],
+            bound_by: BoundBy::None,
+            why_not: Some(Unbound::Refused),
+            refusal: refusal.clone(),
+        },
+        memory: MemoryBinding {
+            numa_node: Some(1),
+            bound_by: BoundBy::Device,
+            why_not: Some(Unbound::Refused),
+            refusal,
+            pages: vec![NodePages { numa_node: 1, pages: 512 }],
+        },
+    }
 }
 
 fn host(role: Role) -> Host {

@@ -6,12 +6,14 @@
 mod gates;
 mod habits;
 mod perftest;
+mod place;
 mod queue;
 mod sizes;
 
 pub use gates::{Ceiling, GateArgs, LatencyGateArgs};
 pub use habits::HabitArgs;
 pub use perftest::way_out;
+pub use place::PlaceArgs;
 pub use queue::{QpArgs, QueueArgs};
 pub use sizes::Sizes;
 
@@ -39,6 +41,9 @@ pub struct DeviceArgs {
     /// Index into the GID table [default: chosen by property to match the other end, and explained]
     #[arg(short = 'x', long = "gid-index", value_name = "N")]
     pub gid_index: Option<u32>,
+    /// Where this end runs.
+    #[command(flatten)]
+    pub place: PlaceArgs,
 }
 
 /// The other end and the control channel.

@@ -77,6 +77,8 @@ error_kinds! {
     Registration = "registration" => Machine,
     /// A limit of the device or of this end is exceeded by the plan.
     DeviceLimit = "device-limit" => Machine,
+    /// The cores or the NUMA node asked for can't be had.
+    Affinity = "affinity" => Machine,
     /// A verbs object could not be made.
     Resource = "verbs-resource" => Machine,
     /// The TCP port is taken, or the address can't be listened on.

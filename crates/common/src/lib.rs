@@ -15,6 +15,7 @@
 #![deny(unsafe_code)]
 
 pub mod addresses;
+pub mod affinity;
 pub mod args;
 pub mod clock;
 pub mod compare;

@@ -93,6 +93,40 @@ impl Warning {
         )
     }
 
+    /// The measuring threads could not be bound to the device's NUMA node, and may run on another.
+    pub fn threads_far_from_device(role: Role, node: u32, cores: &str, refusal: Option<&str>) -> Self {
+        let why = refusal.map_or("none of its cores may be used".to_owned(), str::to_owned);
+        Self::new(
+            "threads-far-from-device",
+            format!(
+                "the {} is not bound to NUMA node {node}, which its device is on: {why}; it runs on {cores}",
+                role.name()
+            ),
+            "each doorbell and each look at what has arrived crosses to another socket: latency is higher than it could be",
+            "let it use cores of that node (taskset, the cpuset of its container or job), or say --numa none",
+        )
+    }
+
+    /// Pages of the measured memory are on another NUMA node than the device: so many of those looked at.
+    pub fn memory_far_from_device(
+        role: Role,
+        node: u32,
+        elsewhere: u64,
+        all: u64,
+        refusal: Option<&str>,
+    ) -> Self {
+        let why = refusal.map_or(String::new(), |refusal| format!(": {refusal}"));
+        Self::new(
+            "memory-far-from-device",
+            format!(
+                "on the {}, {elsewhere} of {all} pages looked at are not on NUMA node {node}, which its device is on{why}",
+                role.name()
+            ),
+            "the adapter reads and writes across sockets: bandwidth may be lower and latency higher than it could be",
+            "see with numactl --hardware whether the node has free memory, or name a node with --numa",
+        )
+    }
+
     /// As it goes to stderr.
     pub fn render(&self, tool: &str) -> String {
         format!("{tool}: warning: {}\n  effect: {}\n  hint: {}", self.seen, self.effect, self.hint)

@@ -7,6 +7,7 @@
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::affinity;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exchange::{Channel, Message};
 use crate::interrupt;
@@ -163,6 +164,8 @@ impl<'a> Watcher<'a> {
     }
 
     fn run(mut self) -> Watched {
+        // Not on the core that measures.
+        affinity::roam();
         while self.stop.completed.load(Ordering::Acquire) & OVER == 0 && self.outcome.failure.is_none() {
             let now = Instant::now();
             self.look_around(now);

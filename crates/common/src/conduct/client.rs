@@ -53,15 +53,12 @@ fn connect<T: Tool>(
         .hint("give --once to the server, without a host"));
     }
     document.plan = Some(plan.clone());
-    document.hosts = vec![this_host::<T>(&HostFiles::this_machine())];
+    // Before this thread is bound: the host has the cores that the process may use.
+    document.hosts = vec![Host::this_machine(Role::Client, T::VERSION, &HostFiles::this_machine())];
     let local = ends.local()?;
     check_local(&plan, &local, Role::Client)?;
     let channel = TcpChannel::connect(host, ends.peer.port, ends.peer.bind_source_ip)?;
     Ok((channel, local, plan))
-}
-
-fn this_host<T: Tool>(files: &HostFiles) -> Host {
-    Host::this_machine(Role::Client, T::VERSION, files)
 }
 
 fn measure<T: Tool>(
@@ -71,16 +68,21 @@ fn measure<T: Tool>(
     plan: Plan,
     document: &mut Document,
 ) -> Result<Ending> {
-    let agreed = propose(channel, local, plan, this_host::<T>(local.files()))?;
+    let this_host = document.hosts[0].clone();
+    let agreed = propose(channel, local, plan, this_host)?;
     document.hosts = agreed.hosts().to_vec();
     let session = Session::bring_up(channel, local, &agreed, Role::Client)?;
     document.link = Some(session.link().clone());
     document.memory = Some(session.memory().clone());
+    document.conditions = vec![session.conditions().clone()];
     let ending = all_points(tool, channel, &session, &mut document.rounds)?;
     channel.send(&Message::Finish)?;
     document.evidence = session.evidence();
     match channel.expect_any(STEP_LIMIT)? {
-        Message::Evidence { evidence } => document.evidence.extend(evidence),
+        Message::Evidence { evidence, conditions } => {
+            document.evidence.extend(evidence);
+            document.conditions.push(*conditions);
+        }
         other => return Err(out_of_order("evidence", &other)),
     }
     Ok(ending)

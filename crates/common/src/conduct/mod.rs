@@ -53,19 +53,20 @@ impl Ends<'_> {
         self.peer.habits.notes().into_iter().for_each(|note| output.note(note));
     }
 
-    /// This end, with the device and the local address that the options name.
+    /// This end, with the device and the local address that the options name, and the calling thread bound to where
+    /// it measures, as long as this is there.
     ///
     /// # Errors
     /// As [`LocalEnd::rdma`], and [`source::check`].
     pub fn local(&self) -> Result<LocalEnd> {
         self.peer.bind_source_ip.map(source::check).transpose()?;
-        let files = HostFiles::this_machine();
+        let (device, files) = (self.device, HostFiles::this_machine());
+        let wish = device.place.wish();
         match self.transport() {
             Transport::Rdma => {
-                let device = self.device;
-                LocalEnd::rdma(device.ib_dev.as_deref(), device.ib_port, device.gid_index, files)
+                LocalEnd::rdma(device.ib_dev.as_deref(), device.ib_port, device.gid_index, &wish, files)
             }
-            Transport::Tcp => Ok(LocalEnd::tcp(files)),
+            Transport::Tcp => LocalEnd::tcp(&wish, files),
         }
     }
 }

@@ -29,19 +29,19 @@ pub fn run<T: Tool>(tool: &mut T, ends: Ends, test_options: &[String], output: &
 fn listen<T: Tool>(ends: Ends, test_options: &[String], output: &Output) -> Result<Server> {
     refuse(test_options)?;
     // The device is chosen again for each client, but a server that could serve none says so at once.
-    let local = ends.local()?;
-    let (files, complainer) = (local.files().clone(), output.clone());
+    let (files, served_with) = {
+        let local = ends.local()?;
+        (local.files().clone(), local.describe())
+    };
+    // No longer bound: whoever greets clients shall not be on the cores that measure.
+    let complainer = output.clone();
     let manners = Manners {
         tool: T::NAME,
         host: Box::new(move || Host::this_machine(Role::Server, T::VERSION, &files)),
         complain: Box::new(move |error| complainer.say_failure(error)),
     };
     let server = Server::open(ends.peer.bind_source_ip, ends.peer.port, manners)?;
-    output.note(&format!(
-        "serving on TCP port {} with {}; stop it with Ctrl-C",
-        ends.peer.port,
-        local.describe()
-    ));
+    output.note(&format!("serving on TCP port {} with {}; stop it with Ctrl-C", ends.peer.port, served_with));
     Ok(server)
 }
 
@@ -118,6 +118,7 @@ fn converse<T: Tool>(
     let session = Session::bring_up(channel, &local, &agreed, Role::Server)?;
     document.link = Some(session.link().clone());
     document.memory = Some(session.memory().clone());
+    document.conditions = vec![session.conditions().clone()];
     loop {
         channel.limit_hold(Some(server.hold_of_step()));
         match channel.expect_any(STEP_LIMIT)? {
@@ -179,7 +180,8 @@ fn expect_end(stage: &mut Stage) -> Result<Vec<u64>> {
 }
 
 fn take_result(channel: &mut TcpChannel, session: &Session) -> Result<Document> {
-    channel.send(&Message::Evidence { evidence: session.evidence() })?;
+    let conditions = Box::new(session.conditions().clone());
+    channel.send(&Message::Evidence { evidence: session.evidence(), conditions })?;
     match channel.expect_any(STEP_LIMIT)? {
         Message::Result { document } => {
             channel.send(&Message::Goodbye)?;

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::gid::LinkOffer;
 use crate::plan::Plan;
 use crate::qp::QpAddress;
-use crate::report::{Document, Evidence, RdmaEnd, Round, TcpEnd};
+use crate::report::{Conditions, Document, Evidence, RdmaEnd, Round, TcpEnd};
 use crate::validate::Checked;
 
 /// The version of this protocol. Ends of different versions refuse each other.
@@ -110,10 +110,12 @@ pub enum Message {
     },
     /// Client: no more stretches.
     Finish,
-    /// Server: what my adapter's counters say.
+    /// Server: what my adapter's counters say, and under which conditions I measured.
     Evidence {
         /// One entry for each source.
         evidence: Vec<Evidence>,
+        /// This end's.
+        conditions: Box<Conditions>,
     },
     /// Client: the result.
     Result {

@@ -2,6 +2,7 @@
 //!
 //! Its shape is `schema/result.v1.json`; every document that the tools write validates against it.
 
+mod conditions;
 mod json;
 mod output;
 mod row;
@@ -9,6 +10,7 @@ mod summary;
 mod table;
 mod text;
 
+pub use conditions::Conditions;
 pub use json::{JsonTarget, Layout, write_document};
 pub use output::Output;
 pub use row::{BandwidthRow, LatencyRow, ResultRow};
@@ -59,6 +61,8 @@ pub struct Document {
     /// The memory that the bytes lay in.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub memory: Option<MemoryUse>,
+    /// Under which conditions each end measured, as far as they are known.
+    pub conditions: Vec<Conditions>,
     /// What proves the path.
     pub evidence: Vec<Evidence>,
     /// Every round, raw.
@@ -225,6 +229,7 @@ impl Document {
             plan: None,
             link: None,
             memory: None,
+            conditions: Vec::new(),
             evidence: Vec::new(),
             rounds: Vec::new(),
             results: Vec::new(),
@@ -239,6 +244,7 @@ impl Document {
         let (results, warnings) = summarise(self.plan.as_ref(), self.link.as_ref(), &self.rounds);
         self.results = results;
         self.warnings.extend(warnings);
+        self.warnings.extend(self.conditions.iter().flat_map(Conditions::warnings));
         let counted = |evidence: &Evidence| {
             let trouble = crate::counters::trouble(&evidence.moved)?;
             Some(Warning::counters_moved(evidence.role, &evidence.source, &trouble))

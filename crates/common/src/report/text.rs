@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::table::{histograms, show_bandwidth, table};
-use super::{Document, Link, RdmaEnd, ResultRow, Round};
+use super::{Document, Link, RdmaEnd, ResultRow, Round, conditions};
 use crate::error::ErrorKind;
 use crate::plan::{Plan, Traffic, Transport};
 use crate::units::ByteSize;
@@ -88,6 +88,9 @@ fn header(document: &Document, plan: &Plan) -> String {
         "Rounds",
         format!("{} of {}, after {} of warm-up", plan.rounds, plan.describe_round(), plan.warmup_iterations),
     );
+    if !document.conditions.is_empty() {
+        add("Bound", conditions::describe_bindings(&document.conditions));
+    }
     if let Some(memory) = &document.memory {
         let registration = memory.registration.as_ref().map_or(String::new(), |how| format!(", {how}"));
         add("Memory", format!("{}{registration}", memory.kind.name()));

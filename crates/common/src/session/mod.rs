@@ -14,6 +14,7 @@ pub use preflight::check_local;
 
 use std::time::Duration;
 
+use crate::affinity::ThreadCores;
 use crate::endpoint::{Endpoint, PingPong};
 use crate::error::{Error, ErrorKind, Origin, Result};
 use crate::exchange::message::EndInfo;
@@ -21,7 +22,7 @@ use crate::exchange::tcp::TcpChannel;
 use crate::exchange::{Channel, Message, out_of_order, while_working};
 use crate::memory::{Buffer, Fill, HostBuffer, check_slots, fill_slots};
 use crate::plan::{BufferLayout, Plan, Role, Slots, Traffic};
-use crate::report::{Evidence, Link, MemoryUse};
+use crate::report::{Conditions, Evidence, Link, MemoryUse};
 use crate::units::ByteSize;
 use crate::validate::{Checked, Direction, Pattern};
 use crate::watch::Stop;
@@ -60,6 +61,8 @@ pub struct Session {
     data: Data,
     link: Link,
     memory: MemoryUse,
+    conditions: Conditions,
+    cores: ThreadCores,
 }
 
 /// What happens to be the same in both transports: this end's description goes out, the peer's comes in.
@@ -109,6 +112,7 @@ impl Session {
         let layout = BufferLayout::new(&plan, role);
         let buffer = while_working(channel, || HostBuffer::new(layout.total_len(), plan.memory))?;
         let kind = buffer.kind();
+        let conditions = Conditions::of(role, local.bound(), &buffer)?;
         let (data, link, bytes) = match (local.port(), agreed.addressing()) {
             (Some(port), Some(addressing)) => {
                 let (session, link, bytes) =
@@ -133,6 +137,8 @@ impl Session {
             data,
             link,
             memory: MemoryUse { kind, client_bytes, server_bytes, registration },
+            conditions,
+            cores: local.bound().cores().clone(),
         })
     }
 
@@ -154,6 +160,16 @@ impl Session {
     /// The memory in use, for the report.
     pub fn memory(&self) -> &MemoryUse {
         &self.memory
+    }
+
+    /// Where this end measures, for the report.
+    pub fn conditions(&self) -> &Conditions {
+        &self.conditions
+    }
+
+    /// Which cores each of several measuring threads gets.
+    pub fn cores(&self) -> &ThreadCores {
+        &self.cores
     }
 
     /// Fills this end's sources with what it will write in a round.

@@ -2,6 +2,7 @@
 
 use super::STEP_LIMIT;
 use super::preflight::check_local;
+use crate::affinity::{Bound, Wish};
 use crate::device::{self, ChosenPort};
 use crate::environment::Host;
 use crate::error::{Error, ErrorKind, Result};
@@ -10,32 +11,44 @@ use crate::gid::{self, Addressing, LinkOffer};
 use crate::host::HostFiles;
 use crate::plan::{Plan, Role, Transport};
 
-/// What this end brings: its port, if it has one, and what the port can offer.
+/// What this end brings: its port, if it has one, what the port can offer, and the calling thread, bound to where it
+/// measures.
 pub struct LocalEnd {
     port: Option<(ChosenPort, LinkOffer)>,
+    bound: Bound,
     files: HostFiles,
 }
 
 impl LocalEnd {
     /// An end with an RDMA port: the device `name` (else the first with an ACTIVE port), its port `port_num` and
-    /// the GID entry `gid_index`, each where given.
+    /// the GID entry `gid_index`, each where given; bound as `wish` says, else near the device.
     ///
     /// # Errors
-    /// The library, device, port and GID kinds of [`ErrorKind`].
+    /// The library, device, port and GID kinds of [`ErrorKind`]; [`ErrorKind::Affinity`].
     pub fn rdma(
         name: Option<&str>,
         port_num: Option<u8>,
         gid_index: Option<u32>,
+        wish: &Wish,
         files: HostFiles,
     ) -> Result<Self> {
         let chosen = device::choose(name, port_num, &files)?;
         let offer = chosen.context.link_offer(&chosen.port, gid_index, &files)?;
-        Ok(Self { port: Some((chosen, offer)), files })
+        let bound = Bound::here(wish, Some(chosen.context.name()), &files)?;
+        Ok(Self { port: Some((chosen, offer)), bound, files })
     }
 
-    /// An end that has sockets only.
-    pub fn tcp(files: HostFiles) -> Self {
-        Self { port: None, files }
+    /// An end that has sockets only, bound as `wish` says.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Affinity`].
+    pub fn tcp(wish: &Wish, files: HostFiles) -> Result<Self> {
+        Ok(Self { port: None, bound: Bound::here(wish, None, &files)?, files })
+    }
+
+    /// Where the calling thread is bound.
+    pub fn bound(&self) -> &Bound {
+        &self.bound
     }
 
     /// The port.
@@ -207,7 +220,7 @@ mod tests {
     }
 
     fn local() -> LocalEnd {
-        LocalEnd::tcp(HostFiles::this_machine())
+        LocalEnd::tcp(&Wish::default(), HostFiles::this_machine()).unwrap()
     }
 
     fn negotiated(plan: Plan, tool: &str) -> (Result<AgreedPlan>, Result<AgreedPlan>) {
