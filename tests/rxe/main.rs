@@ -4,6 +4,7 @@
 //! that change the network share two VMs, so they run one at a time (`--test-threads=1`, as `ci/test` has it).
 
 mod addressing;
+mod affinity;
 mod failures;
 mod latency;
 mod limits;
