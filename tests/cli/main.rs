@@ -9,6 +9,7 @@ mod interrupts;
 mod latency;
 mod lost_peers;
 mod machine;
+mod pace;
 mod runs;
 mod serving;
 mod stopped_clients;

@@ -9,6 +9,7 @@ mod failures;
 mod latency;
 mod limits;
 mod measuring;
+mod pace;
 mod queue_options;
 
 use std::sync::atomic::{AtomicU16, Ordering};

@@ -9,6 +9,7 @@ use linkproof_common::memlock::LockedMemory;
 use linkproof_common::memory::MemoryKind;
 use linkproof_common::plan::{Plan, Role, RoundLength, Traffic, Transport};
 use linkproof_common::qp::{QpAttributes, Qpn};
+use linkproof_common::rate::{Rate, RateLimit};
 use linkproof_common::report::{
     BandwidthRow, Conditions, Document, Evidence, LatencyRow, Link, MemoryUse, RdmaEnd, ResultRow, Round,
     TcpEnd,
@@ -25,18 +26,19 @@ pub(crate) fn full_rdma() -> Document {
         client: Box::new(rdma_end(1)),
         server: Box::new(rdma_end(2)),
     };
-    document(Transport::Rdma, RoundLength::Iterations(5000), link)
+    document(Transport::Rdma, RoundLength::Iterations(5000), Rate::Gbit(90.5), link)
 }
 
 /// A run over TCP by time.
 pub(crate) fn full_tcp() -> Document {
     let link = Link::Tcp { client: tcp_end(1), server: tcp_end(2) };
-    document(Transport::Tcp, RoundLength::Seconds(2.0), link)
+    document(Transport::Tcp, RoundLength::Seconds(2.0), Rate::Mib(500.5), link)
 }
 
 /// A run of a latency tool.
 pub(crate) fn full_latency() -> Document {
-    let mut document = full_rdma();
+    let Some(link) = full_rdma().link else { unreachable!("it has one") };
+    let mut document = document(Transport::Rdma, RoundLength::Iterations(5000), Rate::Mpps(1.5), link);
     let latency = Latency {
         t_min_usec: 1.5,
         t_max_usec: 9.5,
@@ -68,10 +70,10 @@ pub(crate) fn full_latency() -> Document {
     document
 }
 
-fn document(transport: Transport, round_length: RoundLength, link: Link) -> Document {
+fn document(transport: Transport, round_length: RoundLength, rate: Rate, link: Link) -> Document {
     let mut document = Document::begin("write-bw", "0.1.0");
     document.hosts = [Role::Client, Role::Server].map(host).into();
-    document.plan = Some(plan(transport, round_length));
+    document.plan = Some(plan(transport, round_length, rate));
     document.link = Some(link);
     document.memory = Some(MemoryUse {
         kind: MemoryKind::Host,
@@ -126,7 +128,7 @@ fn host(role: Role) -> Host {
     }
 }
 
-fn plan(transport: Transport, round_length: RoundLength) -> Plan {
+fn plan(transport: Transport, round_length: RoundLength, rate: Rate) -> Plan {
     Plan {
         tool: "write-bw".into(),
         transport,
@@ -157,6 +159,7 @@ fn plan(transport: Transport, round_length: RoundLength) -> Plan {
                 t_max_usec: Some(50.0),
             },
         },
+        rate_limit: Some(RateLimit { rate, burst_messages: 16 }),
     }
 }
 
@@ -217,6 +220,7 @@ fn row() -> ResultRow {
         msg_rate_mpps: 0.5,
         spread_percent: Some(1.5),
         line_rate_percent: Some(98.5),
+        rate_limit_percent: Some(99.5),
         partial: false,
         checked_bytes: Some(393_216),
         wrong_bytes: Some(3),

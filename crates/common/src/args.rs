@@ -5,13 +5,16 @@
 
 mod gates;
 mod habits;
+mod pace;
 mod perftest;
 mod place;
 mod queue;
+mod rates;
 mod sizes;
 
 pub use gates::{Ceiling, GateArgs, LatencyGateArgs};
 pub use habits::HabitArgs;
+pub use pace::PaceArgs;
 pub use perftest::way_out;
 pub use place::PlaceArgs;
 pub use queue::{QpArgs, QueueArgs};
@@ -101,7 +104,7 @@ pub struct TransferArgs {
     /// Rounds of each size; the table shows their median, JSON keeps them all
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ROUNDS)))]
     pub rounds: u32,
-    /// Writes on each queue pair before the first round of a size, not counted [default: the queue's depth, but at most -n]
+    /// Writes on each queue pair before the first round of a size, not counted [default: the queue's depth, but at most -n; 1 with --rate-limit]
     #[arg(long, value_name = "N")]
     pub warmup: Option<u32>,
     /// Send a known pattern, and have the target check what arrived
@@ -110,6 +113,9 @@ pub struct TransferArgs {
     /// Use pages of 2 MiB on both ends; refused where the kernel's pool has too few
     #[arg(long)]
     pub hugepages: bool,
+    /// How fast an end writes.
+    #[command(flatten)]
+    pub pace: PaceArgs,
     /// How writes are posted, and what the queue pairs are told.
     #[command(flatten)]
     pub queue: QueueArgs,
@@ -249,9 +255,10 @@ pub fn given_of<G: Args>(given: &[String]) -> Vec<String> {
 }
 
 impl TransferArgs {
-    /// Enough to fill the queue once; a run shorter than that is warm after as much as it will measure.
+    /// Enough to fill the queue once; a run shorter than that is warm after as much as it will measure, and one that
+    /// is held back, in which the queue never fills, after one write.
     fn default_warmup(&self) -> u64 {
-        let depth = u64::from(self.tx_depth);
+        let depth = if self.pace.rate_limit.is_some() { 1 } else { u64::from(self.tx_depth) };
         if self.duration.is_some() { depth } else { depth.min(self.iters) }
     }
 
@@ -283,6 +290,7 @@ impl TransferArgs {
             validate: self.validate,
             memory: if self.hugepages { MemoryKind::HostHuge } else { MemoryKind::Host },
             requirements: self.gates.requirements(),
+            rate_limit: self.pace.limit(self.tx_depth)?,
         };
         plan.check()?;
         Ok(plan)
@@ -292,6 +300,7 @@ impl TransferArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rate::Rate;
 
     #[derive(Parser)]
     #[command(name = "tool")]
@@ -360,6 +369,7 @@ mod tests {
         assert_eq!(plan_of("tool host -n 5").warmup_iterations, 5);
         assert_eq!(plan_of("tool host -D 1").warmup_iterations, 128);
         assert_eq!(plan_of("tool host --warmup 0").warmup_iterations, 0);
+        assert_eq!(plan_of("tool host --rate-limit 1Gb/s").warmup_iterations, 1);
     }
 
     #[test]
@@ -388,6 +398,19 @@ mod tests {
         assert_eq!(plan_of("tool host -l 64").signal_every, 64);
         assert!(refusal("tool host -u 32").contains("32 is not in 1..=31"));
         assert!(refusal("tool host --retry-count 8").contains("8 is not in 0..=7"));
+    }
+
+    #[test]
+    fn a_rate_limit_is_in_the_plan_with_its_unit() {
+        assert_eq!(plan_of("tool host").rate_limit, None);
+        let limit = plan_of("tool host --rate_limit=500MiB/s --burst_size=4").rate_limit.unwrap();
+        assert_eq!((limit.rate, limit.burst_messages), (Rate::Mib(500.0), 4));
+        let limit = plan_of("tool host -t 16 --rate-limit 1.5Mpps").rate_limit.unwrap();
+        assert_eq!((limit.rate, limit.burst_messages), (Rate::Mpps(1.5), 16));
+        assert!(refusal("tool host --rate-limit 10").contains("Gb/s, MiB/s or Mpps"));
+        let burst_alone = parsed("tool host --burst-size 4").unwrap().args.transfer;
+        let what = burst_alone.plan("write-bw", Transport::Rdma).unwrap_err().what;
+        assert!(what.ends_with("no limit is given"), "{what}");
     }
 
     #[test]

@@ -37,6 +37,7 @@ pub mod memory;
 pub mod mr;
 pub mod plan;
 pub mod qp;
+pub mod rate;
 pub mod report;
 pub mod requirement;
 pub mod samples;

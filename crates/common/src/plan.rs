@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::memory::MemoryKind;
 use crate::qp::QpAttributes;
+use crate::rate::RateLimit;
 use crate::requirement::Requirements;
 use crate::units::{ByteSize, show_duration};
 use crate::validate::Direction;
@@ -151,6 +152,9 @@ pub struct Plan {
     /// What every size must reach.
     #[serde(skip_serializing_if = "Requirements::is_empty", default)]
     pub requirements: Requirements,
+    /// How fast an end may write; absent: as fast as it can.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub rate_limit: Option<RateLimit>,
 }
 
 /// A quarter of the queue's depth between signals: the queue is refilled while three quarters are still
@@ -170,6 +174,9 @@ fn whole_lists(writes: u32, post_list: u32) -> u32 {
 /// Data between two signals at most: with large messages a quarter of the queue would be gigabytes, and a slow
 /// link would seem to stand still. 1 MiB takes 21 µs at 400 Gb/s, so that a signal costs nothing there either.
 const BYTES_PER_SIGNAL: u64 = ByteSize::MIB;
+/// Time between two signals of a queue pair at most, where the rate is limited: a slow one would seem to stand still
+/// too, and its moments of completion, which the peak is made of, would be few.
+const SECONDS_PER_SIGNAL: f64 = 0.1;
 
 impl Plan {
     /// Every how many writes of `size` bytes a completion is asked for.
@@ -178,7 +185,10 @@ impl Plan {
             return self.signal_every;
         }
         let by_bytes = u32::try_from(BYTES_PER_SIGNAL / size.max(1)).unwrap_or(u32::MAX);
-        self.signal_every.min(whole_lists(by_bytes, self.post_list))
+        let by_time = self.rate_limit.map_or(u32::MAX, |limit| {
+            (limit.rate.messages_per_sec(size) / f64::from(self.qps) * SECONDS_PER_SIGNAL) as u32
+        });
+        self.signal_every.min(whole_lists(by_bytes.min(by_time), self.post_list))
     }
 
     /// Completions that can be outstanding at once: one for each signal in every queue, and one for the last write.
@@ -249,6 +259,7 @@ impl Plan {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::rate::Rate;
 
     /// A small plan that passes every check.
     pub(crate) fn plan() -> Plan {
@@ -270,6 +281,7 @@ pub(crate) mod tests {
             validate: false,
             memory: MemoryKind::Host,
             requirements: Requirements::default(),
+            rate_limit: None,
         }
     }
 
@@ -285,6 +297,18 @@ pub(crate) mod tests {
         let asked = Plan { signal_every: 128, signal_fixed: true, ..plan() };
         assert!(asked.check().is_ok());
         assert_eq!([1, 8 << 20].map(|size| asked.signal_every(size)), [128, 128]);
+    }
+
+    #[test]
+    fn a_limited_rate_is_signalled_ten_times_a_second_at_least() {
+        let every = |rate, qps| {
+            let rate_limit = Some(RateLimit { rate, burst_messages: 8 });
+            Plan { rate_limit, qps, ..plan() }.signal_every(4096)
+        };
+        assert_eq!(every(Rate::Mpps(1.0), 1), 32);
+        assert_eq!(every(Rate::Mpps(0.000_1), 1), 10);
+        assert_eq!(every(Rate::Mpps(0.000_1), 4), 2);
+        assert_eq!(every(Rate::Mpps(0.000_001), 1), 1);
     }
 
     #[test]

@@ -30,6 +30,10 @@ pub const SPREAD_WORTH_A_WORD_PERCENT: f64 = 10.0;
 /// under 1 ms on a NIC, and scheduling noise of 1 ms would be 10 % of it.
 pub const SHORTEST_TRUSTED_ROUND: Duration = Duration::from_millis(10);
 
+/// A rate limit of which less than this share was achieved was not what bounded the rate. The token bucket itself
+/// is exact; the rest is the time that the last writes of a round take.
+pub const RATE_LIMIT_REACHED_PERCENT: f64 = 98.0;
+
 impl Warning {
     fn new(code: &str, seen: String, effect: &str, hint: &str) -> Self {
         Self { code: code.to_owned(), seen, effect: effect.to_owned(), hint: hint.to_owned() }
@@ -80,6 +84,18 @@ impl Warning {
             ),
             "part of the time only one direction was busy: the sum is higher than the link carried at once",
             "use -D, so that both directions run for the same time",
+        ))
+    }
+
+    /// The rate limit was not reached at some sizes: each size and how much of it was, in per cent.
+    pub fn below_rate_limit(points: &[(u64, f64)]) -> Option<Self> {
+        let least = points.iter().map(|point| point.1).fold(f64::INFINITY, f64::min);
+        Some(Self::new(
+            "rate-limit-not-reached",
+            format!("--rate-limit was not reached {}: as little as {least:.1} % of it", at_sizes(points)?),
+            "something else bounded the rate: the link, this host, the depth of the queues, or the time that the last \
+             writes of a short round take",
+            "lower --rate-limit, lengthen the rounds with -n or -D, or raise --tx-depth or --burst-size",
         ))
     }
 

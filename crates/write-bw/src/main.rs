@@ -4,6 +4,8 @@
 //! the client, which makes the plan, measures, and gives both ends the same result.
 
 mod args;
+mod lane;
+mod pace;
 mod window;
 mod write;
 

@@ -4,11 +4,13 @@ use linkproof_common::clock::MonotonicClock;
 use linkproof_common::conduct::{Performed, Stage, Tool};
 use linkproof_common::endpoint::Endpoint;
 use linkproof_common::error::Result;
+use linkproof_common::plan::Plan;
 use linkproof_common::report::Round;
 use linkproof_common::samples::CompletionLog;
 use linkproof_common::session::Measure;
 use linkproof_common::watch::{Stop, Until};
 
+use crate::pace::TokenBucket;
 use crate::window::{Window, pump};
 
 /// The tool; holds what is allocated once for all rounds.
@@ -20,13 +22,14 @@ pub(crate) struct WriteBw {
 /// The loop over whichever endpoint the session has.
 struct Pump<'a> {
     window: &'a mut Window,
+    bucket: Option<TokenBucket>,
     stop: &'a Stop,
     log: &'a mut CompletionLog,
 }
 
 impl Measure for Pump<'_> {
     fn run<E: Endpoint>(self, endpoint: &mut E) -> Result<()> {
-        pump(endpoint, self.window, &MonotonicClock::start(), self.stop, self.log)
+        pump(endpoint, self.window, self.bucket, &MonotonicClock::start(), self.stop, self.log)
     }
 }
 
@@ -47,7 +50,8 @@ impl Tool for WriteBw {
             Window::new(plan.qps, plan.tx_depth, plan.signal_every(slots.size), slots.count, limit)
                 .in_lists_of(plan.post_list);
         self.log.clear();
-        let pump = Pump { window: &mut window, stop: &stop, log: &mut self.log };
+        let pump =
+            Pump { window: &mut window, bucket: bucket(plan, slots.size), stop: &stop, log: &mut self.log };
         let watched = stage
             .watch(until, &stop, pump)
             .map_err(|failure| failure.fact("got so far", progress(stage, &window)))?;
@@ -79,6 +83,12 @@ impl WriteBw {
             checked: None,
         }
     }
+}
+
+/// What holds the writes back, where the plan has a limit.
+fn bucket(plan: &Plan, size: u64) -> Option<TokenBucket> {
+    let limit = plan.rate_limit?;
+    Some(TokenBucket::new(limit.rate.messages_per_sec(size), limit.burst_messages))
 }
 
 /// How far a stretch got that failed.

@@ -130,6 +130,7 @@ impl LatencyArgs {
             validate: false,
             memory: if self.hugepages { MemoryKind::HostHuge } else { MemoryKind::Host },
             requirements: self.gates.requirements()?,
+            rate_limit: None,
         };
         plan.check()?;
         if self.raw_samples.as_deref().is_some_and(|path| path.as_os_str().is_empty()) {

@@ -4,7 +4,9 @@ use std::str::FromStr;
 
 use clap::Args;
 
+use super::rates;
 use crate::error::{Error, ErrorKind, Result as Checked};
+use crate::rate::Rate;
 use crate::requirement::{LatencyCeilings, Point, Requirements};
 
 /// What every size must reach; one that does not ends the run with exit status 1.
@@ -12,17 +14,17 @@ use crate::requirement::{LatencyCeilings, Point, Requirements};
 #[command(next_help_heading = "Requirements (client only)")]
 pub struct GateArgs {
     /// Least BW average of every size, with its unit: 90Gb/s or 11000MiB/s; below it the exit status is 1
-    #[arg(long, value_name = "BW", value_parser = parse_bandwidth)]
-    pub min_bw: Option<Requirements>,
+    #[arg(long, value_name = "BW", value_parser = rates::bandwidth)]
+    pub min_bw: Option<Rate>,
     /// Least MsgRate of every size, with its unit: 1.5Mpps; below it the exit status is 1
-    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
-    pub min_msgrate: Option<f64>,
+    #[arg(long, value_name = "RATE", value_parser = rates::message_rate)]
+    pub min_msgrate: Option<Rate>,
 }
 
 impl GateArgs {
     /// What is required.
     pub(super) fn requirements(&self) -> Requirements {
-        Requirements { min_msg_rate_mpps: self.min_msgrate, ..self.min_bw.unwrap_or_default() }
+        [self.min_bw, self.min_msgrate].into_iter().flatten().fold(Requirements::default(), with)
     }
 }
 
@@ -73,7 +75,7 @@ impl FromStr for Ceiling {
 /// Microseconds. Scaled in decimal: 0.3 ms are 300 us, not a hair more.
 fn parse_usec(text: &str) -> Result<f64, String> {
     const UNITS: &str = "ns, us or ms, for instance 5us";
-    let (_, unit) = split(text, UNITS)?;
+    let (_, unit) = rates::split(text, UNITS)?;
     let exponent = match unit {
         "ns" => "e-3",
         "us" | "usec" => "",
@@ -84,38 +86,11 @@ fn parse_usec(text: &str) -> Result<f64, String> {
     format!("{number}{exponent}").parse().map_err(|_| format!("a number above 0 with its unit, {UNITS}"))
 }
 
-/// The unit is part of the number: a floor without one would mean another thing with --report-gbits than without.
-fn parse_bandwidth(text: &str) -> Result<Requirements, String> {
-    let (number, unit) = split(text, "Gb/s or MiB/s, for instance 90Gb/s")?;
-    match unit {
-        "Gb/s" | "Gb/sec" | "Gb" => {
-            Ok(Requirements { min_bw_gbit_per_sec: Some(number), ..Requirements::default() })
-        }
-        "MiB/s" | "MiB/sec" | "MiB" => {
-            Ok(Requirements { min_bw_mib_per_sec: Some(number), ..Requirements::default() })
-        }
-        _ => Err(format!(
-            "\"{unit}\" is no unit of bandwidth; give a number with Gb/s or MiB/s, for instance 90Gb/s"
-        )),
-    }
-}
-
-fn parse_rate(text: &str) -> Result<f64, String> {
-    let (number, unit) = split(text, "Mpps, for instance 1.5Mpps")?;
-    match unit {
-        "Mpps" => Ok(number),
-        _ => Err(format!(
-            "\"{unit}\" is no unit of message rate; give a number with Mpps, for instance 1.5Mpps"
-        )),
-    }
-}
-
-fn split<'a>(text: &'a str, units: &str) -> Result<(f64, &'a str), String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    match number.parse::<f64>() {
-        Ok(number) if number > 0.0 && number.is_finite() => Ok((number, unit)),
-        _ => Err(format!("a number above 0 with its unit, {units}")),
+fn with(required: Requirements, floor: Rate) -> Requirements {
+    match floor {
+        Rate::Gbit(gbit) => Requirements { min_bw_gbit_per_sec: Some(gbit), ..required },
+        Rate::Mib(mib) => Requirements { min_bw_mib_per_sec: Some(mib), ..required },
+        Rate::Mpps(mpps) => Requirements { min_msg_rate_mpps: Some(mpps), ..required },
     }
 }
 
@@ -124,22 +99,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bandwidth_has_its_unit() {
-        for text in ["90Gb/s", "90.0Gb/sec", "90Gb"] {
-            assert_eq!(parse_bandwidth(text).unwrap().min_bw_gbit_per_sec, Some(90.0), "{text}");
-        }
-        assert_eq!(parse_bandwidth("0.5MiB/s").unwrap().min_bw_mib_per_sec, Some(0.5));
-        assert_eq!(parse_rate("1.5Mpps"), Ok(1.5));
-    }
-
-    #[test]
-    fn anything_else_is_refused_with_the_units() {
-        for text in ["90", "90G", "90GB/s", "90MB/s", "90 Gb/s", "Gb/s", "0Gb/s", "-1Gb/s", "1.2.3Gb/s", ""] {
-            assert!(parse_bandwidth(text).unwrap_err().contains("Gb/s or MiB/s"), "{text}");
-        }
-        for text in ["1.5", "1.5M", "Mpps", "0Mpps", "1e9Mpps"] {
-            assert!(parse_rate(text).unwrap_err().contains("1.5Mpps"), "{text}");
-        }
+    fn each_floor_is_required_in_its_own_unit() {
+        assert!(GateArgs::default().requirements().is_empty());
+        let args = GateArgs { min_bw: Some(Rate::Mib(0.5)), min_msgrate: Some(Rate::Mpps(1.5)) };
+        let wanted = Requirements {
+            min_bw_mib_per_sec: Some(0.5),
+            min_msg_rate_mpps: Some(1.5),
+            ..Requirements::default()
+        };
+        assert_eq!(args.requirements(), wanted);
     }
 
     fn required(texts: &[&str]) -> Checked<Requirements> {

@@ -52,7 +52,7 @@ const WAYS_OUT: &WaysOut = &[
     (&["--mmap*", "--odp", "--use-null-mr", "--mr-per-qp", "--payload-file-path"],
         "the memory is one registered region of ordinary pages: leave it out"),
     (&["--disable-pcie-relaxed"], "relaxed ordering is off with --validate, else allowed; the header says which"),
-    (&["--rate-limit*", "--rate-units", "--burst-size", "--typical-pkt-size"], "writes are never held back: limit the rate on the adapter or switch, or lower -t"),
+    (&["--rate-limit-type", "--rate-units", "--typical-pkt-size"], "give --rate-limit its unit: --rate-limit 10Gb/s, or 1.5Mpps; the end that writes keeps it, not the adapter"),
     (&["--latency-gap"], "there is no pause between messages: leave it out"),
     (&["--perform-warm-up"], "there is a warm-up without it; --warmup N sets its writes, 0 turns it off"),
     (&["--cqe-poll", "--disable-dynamic-polling"], "up to 64 completions are taken at a time: leave it out"),

@@ -38,11 +38,21 @@ pub trait Endpoint {
         Ok(())
     }
 
-    /// Collects what has completed, calling `done(qp, writes)` for each report; returns at once, also with none.
+    /// Collects what has completed, calling `done(qp, writes)` for each report. With none it returns at once, or
+    /// waits a moment for one where the transport has to be asked through the kernel.
     ///
     /// # Errors
     /// A write that completed with an error, decoded.
     fn poll(&mut self, done: impl FnMut(usize, u32)) -> Result<()>;
+
+    /// The same for a caller who has something else to do when nothing has completed.
+    ///
+    /// # Errors
+    /// As [`Endpoint::poll`].
+    #[inline]
+    fn poll_at_once(&mut self, done: impl FnMut(usize, u32)) -> Result<()> {
+        self.poll(done)
+    }
 }
 
 /// A connection over which two ends write in turn. The receiver looks at its memory, not at completions: it sees a

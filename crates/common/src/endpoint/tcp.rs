@@ -137,17 +137,25 @@ impl Endpoint for TcpEndpoint<'_> {
     #[inline]
     fn poll(&mut self, mut done: impl FnMut(usize, u32)) -> Result<()> {
         let mut any = false;
-        for (index, lane) in self.lanes.iter_mut().enumerate() {
-            let more = lane.receive_acks()?;
-            if more > 0 {
-                any = true;
-                done(index, u32::try_from(more).unwrap_or(u32::MAX));
-            }
-        }
+        self.poll_at_once(|index, writes| {
+            any = true;
+            done(index, writes);
+        })?;
         if !any {
             // The loop polls when its window is full: there is nothing to do until an acknowledgement arrives,
             // and on one host spinning would take the processor from the receiver.
             self.wait_for_ack();
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn poll_at_once(&mut self, mut done: impl FnMut(usize, u32)) -> Result<()> {
+        for (index, lane) in self.lanes.iter_mut().enumerate() {
+            let more = lane.receive_acks()?;
+            if more > 0 {
+                done(index, u32::try_from(more).unwrap_or(u32::MAX));
+            }
         }
         Ok(())
     }

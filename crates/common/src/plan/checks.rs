@@ -1,12 +1,20 @@
 //! The limits of a plan: every range and every conflict of its fields, each refused with the option's name.
 
+use std::time::Duration;
+
 use super::{
     MAX_MSG_SIZE, MAX_QPS, MAX_ROUNDS, MAX_SECONDS, MAX_SIZES, MAX_TX_DEPTH, PATH_MTUS, Plan, RoundLength,
     Transport, whole_lists,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::qp;
-use crate::units::ByteSize;
+use crate::units::{ByteSize, show_duration};
+
+/// Seconds between two completions at most under a limited rate: well within the time after which a run in which
+/// nothing completes has come to a standstill ([`crate::watch::STALL_LIMIT`]).
+const MOST_SECONDS_APART: f64 = 5.0;
+/// Posts in a round by time at least under a limited rate. Fewer are no measurement of a rate.
+const LEAST_POSTS_PER_ROUND: u32 = 10;
 
 impl Plan {
     /// Checks every limit; both ends call it, each on the plan that it holds.
@@ -19,6 +27,7 @@ impl Plan {
         within("--tx-depth", self.tx_depth, 1, MAX_TX_DEPTH)?;
         self.check_posting()?;
         self.check_queue_pair()?;
+        self.check_rate_limit()?;
         self.requirements.check(self.traffic)?;
         within("--rounds", self.rounds, 1, MAX_ROUNDS)?;
         within("--warmup", self.warmup_iterations, 0, u64::from(u32::MAX))?;
@@ -74,6 +83,40 @@ impl Plan {
         within("--retry-count", attributes.retry_count, 0, qp::MAX_RETRY_COUNT)
     }
 
+    /// A limit has to let through what a measurement is made of, and not look like a standstill.
+    fn check_rate_limit(&self) -> Result<()> {
+        let Some(limit) = self.rate_limit else { return Ok(()) };
+        let (rate, list) = (limit.rate, self.post_list);
+        if !(rate.value() > 0.0 && rate.value().is_finite()) {
+            return Err(usage(format!("--rate-limit is {rate}; it must be more than 0")));
+        }
+        within("--burst-size", limit.burst_messages, list, MAX_TX_DEPTH)?;
+        let size = self.largest();
+        let per_sec = rate.messages_per_sec(size);
+        // Queue pairs take turns, so all of them come to their next signal at about the same time.
+        let before = u64::from(self.signal_every(size) - list) * u64::from(self.qps) + u64::from(list);
+        let apart = before as f64 / per_sec;
+        if apart > MOST_SECONDS_APART {
+            let error = usage(format!(
+                "--rate-limit {rate} would have completions of {} messages {apart:.1} s apart, and more than \
+                 {MOST_SECONDS_APART} s could be a standstill",
+                ByteSize(size)
+            ));
+            return Err(error.hint("a higher --rate-limit, a smaller --size, --post-list, --cq-mod or --qp"));
+        }
+        let least = f64::from(LEAST_POSTS_PER_ROUND * list);
+        match self.round_length {
+            RoundLength::Seconds(seconds) if seconds * per_sec < least => Err(usage(format!(
+                "--rate-limit {rate} lets {:.1} messages of {} through in a round of {}; it needs {least}",
+                seconds * per_sec,
+                ByteSize(size),
+                show_duration(Duration::from_secs_f64(seconds))
+            ))
+            .hint("a longer --duration, fewer --rounds, a higher --rate-limit or a smaller --size")),
+            _ => Ok(()),
+        }
+    }
+
     fn check_sizes(&self) -> Result<()> {
         if self.sizes_bytes.is_empty() || self.sizes_bytes.len() > MAX_SIZES {
             return Err(usage(format!(
@@ -109,6 +152,7 @@ fn within<T: PartialOrd + std::fmt::Display>(name: &str, value: T, least: T, mos
 mod tests {
     use super::super::tests::plan;
     use super::*;
+    use crate::rate::{Rate, RateLimit};
 
     fn refused(change: impl FnOnce(&mut Plan)) -> String {
         let mut plan = plan();
@@ -138,6 +182,34 @@ mod tests {
         assert!(refused(|p| p.sizes_bytes.clear()).starts_with("0 message sizes"));
         assert_eq!(refused(|p| p.sizes_bytes = vec![8, 64, 8]), "--size has 8 B twice");
         assert!(refused(|p| p.signal_every = 129).starts_with("--cq-mod is 129;"));
+    }
+
+    #[test]
+    fn a_rate_limit_lets_enough_through_to_be_measured() {
+        let limited = |rate| move |p: &mut Plan| p.rate_limit = Some(RateLimit { rate, burst_messages: 8 });
+        let what = refused(limited(Rate::Gbit(0.0)));
+        assert_eq!(what, "--rate-limit is 0Gb/s; it must be more than 0");
+        // 64 KiB at 10 KiB/s: each is signalled, and takes 6.4 s.
+        let what = refused(limited(Rate::Mib(10.0 / 1024.0)));
+        assert!(what.contains("completions of 64 KiB messages 6.4 s apart"), "{what}");
+        let what = refused(|p| {
+            limited(Rate::Mib(1.0))(p);
+            p.round_length = RoundLength::Seconds(0.5);
+        });
+        assert!(what.starts_with("--rate-limit 1MiB/s lets 8.0 messages of 64 KiB through"), "{what}");
+        let what = refused(|p| {
+            limited(Rate::Mpps(0.001))(p);
+            (p.signal_every, p.signal_fixed, p.qps) = (128, true, 64);
+        });
+        assert!(what.contains("8.1 s apart"), "{what}");
+        let what = refused(|p| {
+            p.rate_limit = Some(RateLimit { rate: Rate::Gbit(1.0), burst_messages: 4 });
+            (p.post_list, p.signal_every) = (8, 32);
+        });
+        assert_eq!(what, "--burst-size is 4; it can be 8 to 16384");
+        let mut good = plan();
+        limited(Rate::Mib(50.0))(&mut good);
+        assert!(good.check().is_ok());
     }
 
     #[test]

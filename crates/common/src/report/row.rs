@@ -37,6 +37,14 @@ impl ResultRow {
         }
     }
 
+    /// What was achieved of the plan's rate limit, in per cent; `None` without a limit.
+    pub fn rate_limit_percent(&self) -> Option<f64> {
+        match self {
+            Self::Bandwidth(row) => row.rate_limit_percent,
+            Self::Latency(_) => None,
+        }
+    }
+
     /// Bytes checked, and bytes of those that were wrong; `None` where nothing was checked.
     pub fn checked(&self) -> Option<(u64, u64)> {
         match self {
@@ -72,6 +80,9 @@ pub struct BandwidthRow {
     /// rate is known or it is an emulation's.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub line_rate_percent: Option<f64>,
+    /// What was achieved of the plan's rate limit, in per cent, both directions of twice it; absent without a limit.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub rate_limit_percent: Option<f64>,
     /// Whether it stands on a round that was cut short.
     pub partial: bool,
     /// Bytes checked over all rounds; absent where nothing was checked.

@@ -9,7 +9,9 @@ use crate::plan::{Plan, Role, Traffic};
 use crate::stats::RoundStats;
 use crate::units::{Bandwidth, ByteSize};
 use crate::validate::{Checked, Direction};
-use crate::warning::{SHORTEST_TRUSTED_ROUND, SPREAD_WORTH_A_WORD_PERCENT, Warning};
+use crate::warning::{
+    RATE_LIMIT_REACHED_PERCENT, SHORTEST_TRUSTED_ROUND, SPREAD_WORTH_A_WORD_PERCENT, Warning,
+};
 
 /// Directions whose lengths differ by more than this share of the longer one did not overlap enough to be added
 /// without a word. Taste: the start of the second direction alone is one message on the control channel late.
@@ -43,6 +45,7 @@ pub fn summarise(
         let whole = whole_rounds(plan, size, rounds);
         if let Some(row) = row(plan, link, size, &whole) {
             doubts.look_at(&row, &whole);
+            doubts.look_at_limit(&row);
             rows.push(row);
         }
     }
@@ -57,6 +60,7 @@ struct Doubts {
     differ: Vec<(u64, f64)>,
     short: Vec<(u64, Duration)>,
     apart: Vec<(u64, Duration)>,
+    below: Vec<(u64, f64)>,
 }
 
 impl Doubts {
@@ -78,10 +82,18 @@ impl Doubts {
         }
     }
 
+    fn look_at_limit(&mut self, row: &ResultRow) {
+        let achieved = row.rate_limit_percent();
+        if let Some(percent) = achieved.filter(|&percent| percent < RATE_LIMIT_REACHED_PERCENT) {
+            self.below.push((row.size_bytes(), percent));
+        }
+    }
+
     fn warnings(&self) -> impl Iterator<Item = Warning> {
         let differ = Warning::rounds_differ(&self.differ);
         let short = Warning::short_rounds(&self.short);
-        differ.into_iter().chain(short).chain(Warning::directions_apart(&self.apart))
+        let below = Warning::below_rate_limit(&self.below);
+        differ.into_iter().chain(short).chain(Warning::directions_apart(&self.apart)).chain(below)
     }
 }
 
@@ -137,6 +149,9 @@ fn bandwidth_row(plan: &Plan, link: Option<&Link>, size: u64, whole: &[WholeRoun
         msg_rate_mpps: rate.median / 1e6,
         spread_percent: average.spread_percent(whole.len()),
         line_rate_percent: link.and_then(Link::line_rate).map(|line| share(bandwidth, line, plan.traffic)),
+        rate_limit_percent: plan.rate_limit.map(|limit| {
+            rate.median / (limit.rate.messages_per_sec(size) * directions(plan.traffic)) * 100.0
+        }),
         partial: is_partial(whole),
         checked_bytes: checked.map(|checked| checked.checked_bytes),
         wrong_bytes: checked.map(|checked| checked.wrong_bytes),
@@ -178,11 +193,15 @@ fn is_partial(whole: &[WholeRound]) -> bool {
 }
 
 fn share(bandwidth: Bandwidth, line: Bandwidth, traffic: Traffic) -> f64 {
-    let directions = match traffic {
+    bandwidth.bytes_per_sec() / (line.bytes_per_sec() * directions(traffic)) * 100.0
+}
+
+/// How many ends write at a time.
+fn directions(traffic: Traffic) -> f64 {
+    match traffic {
         Traffic::Unidirectional | Traffic::PingPong => 1.0,
         Traffic::Bidirectional => 2.0,
-    };
-    bandwidth.bytes_per_sec() / (line.bytes_per_sec() * directions) * 100.0
+    }
 }
 
 fn all_checked(whole: &[WholeRound]) -> Option<Checked> {
@@ -244,6 +263,7 @@ pub(super) fn wrong_data(rounds: &[Round]) -> Option<Error> {
 mod tests {
     use super::*;
     use crate::plan::tests::plan;
+    use crate::rate::{Rate, RateLimit};
     use crate::report::TcpEnd;
     use crate::validate::WrongByte;
 
@@ -351,6 +371,26 @@ mod tests {
         assert_eq!(codes(&[round(0, Out, 1000, 100), round(1, Out, 1000, 120)]), ["rounds-differ"]);
         assert_eq!(codes(&[round(0, Out, 1000, 5)]), ["short-rounds"]);
         assert!(codes(&[round(0, Out, 1000, 100), round(1, Out, 1000, 101)]).is_empty());
+    }
+
+    #[test]
+    fn a_rate_limit_that_did_not_bind_is_told() {
+        // 1000 × 64 KiB in 100 ms are 10 000 messages a second.
+        let limited = |mpps| {
+            let rate_limit = Some(RateLimit { rate: Rate::Mpps(mpps), burst_messages: 8 });
+            Plan { rate_limit, ..plan() }
+        };
+        let of = |plan: &Plan, rounds: &[Round]| {
+            let (rows, warnings) = summarise(Some(plan), None, rounds);
+            let codes: Vec<String> = warnings.into_iter().map(|warning| warning.code).collect();
+            (bandwidth(&rows[0]).rate_limit_percent, codes)
+        };
+        let one = [round(0, Out, 1000, 100)];
+        assert_eq!(of(&limited(0.01), &one), (Some(100.0), vec![]));
+        assert_eq!(of(&limited(0.02), &one), (Some(50.0), vec!["rate-limit-not-reached".to_owned()]));
+        assert_eq!(of(&plan(), &one).0, None);
+        let both = Plan { traffic: Traffic::Bidirectional, ..limited(0.01) };
+        assert_eq!(of(&both, &[round(0, Out, 1000, 100), round(0, Back, 1000, 100)]).0, Some(100.0));
     }
 
     #[test]

@@ -84,6 +84,13 @@ fn header(document: &Document, plan: &Plan) -> String {
     if let Some(attributes) = plan.queue_pair.describe() {
         add("QP options", attributes);
     }
+    if let Some(limit) = &plan.rate_limit {
+        let burst = limit.burst_messages;
+        add(
+            "Rate limit",
+            format!("{} for each end that writes, at most {burst} messages at once", limit.rate),
+        );
+    }
     add(
         "Rounds",
         format!("{} of {}, after {} of warm-up", plan.rounds, plan.describe_round(), plan.warmup_iterations),
@@ -128,6 +135,18 @@ fn signals(plan: &Plan) -> String {
     let every = |size: Option<&u64>| plan.signal_every(size.copied().unwrap_or(0));
     let (small, large) = (every(plan.sizes_bytes.iter().min()), every(plan.sizes_bytes.iter().max()));
     if small == large { small.to_string() } else { format!("{small} (small messages) to {large} (large)") }
+}
+
+/// What the limit made of it, over all sizes.
+fn achieved(document: &Document) -> Option<String> {
+    let shares = || document.results.iter().filter_map(ResultRow::rate_limit_percent);
+    let (least, most) = (shares().reduce(f64::min)?, shares().reduce(f64::max)?);
+    let (least, most) = (format!("{least:.1}"), format!("{most:.1}"));
+    Some(if least == most {
+        format!("{least} % of it achieved")
+    } else {
+        format!("{least} to {most} % of it achieved")
+    })
 }
 
 fn title(document: &Document, plan: &Plan) -> String {
@@ -198,6 +217,9 @@ fn footer(document: &Document, plan: &Plan) -> String {
             add("Line rate", "unknown, or an emulation's; no share of it is given");
         }
     }
+    if let Some(achieved) = achieved(document) {
+        add("Rate limit", &achieved);
+    }
     if document.verdict.failures.iter().any(|failure| failure.kind == ErrorKind::Interrupted) {
         add("Result", "INTERRUPTED: what was measured until then");
     }
@@ -257,6 +279,7 @@ mod tests {
     use crate::plan::Role;
     use crate::plan::tests::plan;
     use crate::qp::Qpn;
+    use crate::rate::{Rate, RateLimit};
     use crate::report::{Evidence, MemoryUse};
 
     fn host(role: Role, name: &str) -> Host {
@@ -364,6 +387,18 @@ mod tests {
         let line = |role: &str| text.lines().find(|line| line.starts_with(role)).unwrap();
         assert!(line(" Client").ends_with(" and 2 more, nothing inline"), "{text}");
         assert!(line(" Server").ends_with(" and 2 more, up to 96 B inline"), "{text}");
+    }
+
+    #[test]
+    fn a_rate_limit_is_shown_with_what_was_achieved_of_it() {
+        let mut limited = document(None);
+        limited.plan.as_mut().unwrap().rate_limit =
+            Some(RateLimit { rate: Rate::Gbit(400.0), burst_messages: 128 });
+        limited.conclude(None);
+        let text = render_table(&limited, BandwidthUnit::Gbit, Detail::default());
+        let line = " Rate limit   : 400Gb/s for each end that writes, at most 128 messages at once\n";
+        assert!(text.contains(line), "{text}");
+        assert!(text.contains(" Rate limit   : 97.3 % of it achieved\n"), "{text}");
     }
 
     #[test]

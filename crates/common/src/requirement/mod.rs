@@ -201,6 +201,7 @@ mod tests {
             msg_rate_mpps: mpps,
             spread_percent: None,
             line_rate_percent: None,
+            rate_limit_percent: None,
             partial: false,
             checked_bytes: None,
             wrong_bytes: None,
