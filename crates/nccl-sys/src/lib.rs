@@ -11,5 +11,6 @@ mod library;
 mod types;
 
 pub use find::{LIBRARY_NAMES, LIBRARY_VARIABLE, candidates};
-pub use library::{LoadError, Nccl};
+pub use library::Nccl;
+pub use loader::LoadError;
 pub use types::*;

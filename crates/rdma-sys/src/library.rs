@@ -1,14 +1,12 @@
 //! The library as a table of function pointers: which file is opened, which functions it must and may have,
 //! and how a failure reads. It calls none of them.
 
-use std::ffi::{OsStr, OsString};
-use std::mem::ManuallyDrop;
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
 use std::sync::OnceLock;
-use std::{fmt, mem};
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
-use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+pub use loader::LoadError;
+use loader::library_table;
 
 use crate::bindings::*;
 
@@ -18,96 +16,12 @@ pub const DEFAULT_LIBRARY: &str = "libibverbs.so.1";
 /// The environment variable that names another library to open, as a path or a soname.
 pub const LIBRARY_VARIABLE: &str = "LINKPROOF_IBVERBS";
 
-/// Why there is no [`Verbs`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LoadError {
-    /// The dynamic loader could not find the library, or refused it.
-    NotOpened {
-        /// What was asked for.
-        path: PathBuf,
-        /// The loader's own words.
-        reason: String,
-    },
-    /// The library opened but lacks a function without which nothing can be measured.
-    SymbolMissing {
-        /// The library that was opened.
-        path: PathBuf,
-        /// The first function found missing.
-        symbol: &'static str,
-    },
-}
-
-impl LoadError {
-    /// The library that was asked for.
-    pub fn path(&self) -> &Path {
-        match self {
-            Self::NotOpened { path, .. } | Self::SymbolMissing { path, .. } => path,
-        }
-    }
-}
-
-impl fmt::Display for LoadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotOpened { path, reason } => {
-                write!(f, "cannot open the verbs library {}: {reason}", path.display())
-            }
-            Self::SymbolMissing { path, symbol } => {
-                write!(f, "cannot use the verbs library {}: it has no {symbol}", path.display())
-            }
-        }
-    }
-}
-
-impl std::error::Error for LoadError {}
-
-/// Declares [`Verbs`] and how it is filled, so that a function's name and type stand once.
-macro_rules! verbs_table {
-    (
-        required { $( $(#[$rdoc:meta])* fn $r:ident($($ra:ident: $rt:ty),* $(,)?) $(-> $rr:ty)?; )* }
-        optional { $( $(#[$odoc:meta])* fn $o:ident($($oa:ident: $ot:ty),* $(,)?) $(-> $or:ty)?; )* }
-    ) => {
-        /// A loaded verbs library.
-        ///
-        /// Each field is the function of its name; those that are `Option`s are newer than the oldest library
-        /// supported. A call is `(verbs.ibv_alloc_pd)(context)`, and unsafe: pointers must be what C asks
-        /// for.
-        pub struct Verbs {
-            pub(crate) path: PathBuf,
-            $( $(#[$rdoc])* pub $r: unsafe extern "C" fn($($ra: $rt),*) $(-> $rr)?, )*
-            $( $(#[$odoc])* pub $o: Option<unsafe extern "C" fn($($oa: $ot),*) $(-> $or)?>, )*
-        }
-
-        impl Verbs {
-            /// The functions that a library must have.
-            pub const REQUIRED: &[&str] = &[$(stringify!($r)),*];
-            /// The functions that a library may have.
-            pub const OPTIONAL: &[&str] = &[$(stringify!($o)),*];
-
-            fn resolve(library: &Library, path: &Path) -> Result<Self, LoadError> {
-                let missing = |symbol| LoadError::SymbolMissing { path: path.to_path_buf(), symbol };
-                Ok(Self {
-                    path: path.to_path_buf(),
-                    // SAFETY: the field's type is the C declaration of the function of that name.
-                    $( $r: unsafe { symbol(library, stringify!($r)) }.ok_or_else(|| missing(stringify!($r)))?, )*
-                    // SAFETY: as above.
-                    $( $o: unsafe { symbol(library, stringify!($o)) }, )*
-                })
-            }
-
-            /// A table whose required functions all abort the test, and which has no optional ones.
-            #[cfg(test)]
-            pub(crate) fn stub() -> Self {
-                $( unsafe extern "C" fn $r($(_: $rt),*) $(-> $rr)? {
-                    panic!(concat!(stringify!($r), " was not expected"))
-                } )*
-                Self { path: PathBuf::from("stub"), $($r,)* $($o: None,)* }
-            }
-        }
-    };
-}
-
-verbs_table! {
+library_table! {
+    /// A loaded verbs library.
+    ///
+    /// Each field is the function of its name; those that are `Option`s are newer than the oldest library supported. A
+    /// call is `(verbs.ibv_alloc_pd)(context)`, and unsafe: pointers must be what C asks for.
+    pub struct Verbs opens "the verbs library";
     required {
         /// Lists the devices, NULL-terminated; NULL and errno when there is no verbs support in the kernel.
         fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device;
@@ -218,55 +132,10 @@ impl Verbs {
             .as_ref()
             .map_err(LoadError::clone)
     }
-
-    /// Opens the library at `path` (or of that soname) beside any other; for tests. It stays loaded, too.
-    pub fn open(path: impl AsRef<OsStr>) -> Result<Self, LoadError> {
-        let path = Path::new(path.as_ref());
-        // RTLD_NOW: a symbol that cannot be bound shows here, and no lookup happens inside a measured loop.
-        // SAFETY: the library's initialisers run. Naming a library is trusting it with this process, as is
-        // having one installed; ours and rdma-core's only fill tables of their own.
-        let opened = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) };
-        let library = opened.map_err(|error| LoadError::NotOpened {
-            path: path.to_path_buf(),
-            reason: words(&error, path),
-        })?;
-        // Never closed, also when a symbol is missing: its initialisers have run.
-        Self::resolve(&ManuallyDrop::new(library), path)
-    }
-
-    /// What was opened, as it was named.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-}
-
-impl fmt::Debug for Verbs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Verbs").field("path", &self.path).finish_non_exhaustive()
-    }
 }
 
 fn chosen_library(variable: Option<OsString>) -> OsString {
     variable.filter(|path| !path.is_empty()).unwrap_or_else(|| DEFAULT_LIBRARY.into())
-}
-
-/// The function called `name`, of the default version where the library has several.
-///
-/// # Safety
-///
-/// `F` must be a function pointer type that matches the function's C declaration.
-unsafe fn symbol<F: Copy>(library: &Library, name: &'static str) -> Option<F> {
-    const { assert!(mem::size_of::<F>() == mem::size_of::<*const ()>()) };
-    // SAFETY: the caller vouches for F. The pointer stays valid because the library is never closed.
-    unsafe { library.get::<F>(name) }.ok().map(|found| *found)
-}
-
-/// The loader's message, which libloading keeps in the error's source; without `path`, which the error has
-/// already. Another file's name stays: a library that this one needs may be what is missing.
-fn words(error: &libloading::Error, path: &Path) -> String {
-    let text = std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
-    let stripped = text.strip_prefix(&format!("{}: ", path.display())).map(str::to_owned);
-    stripped.unwrap_or(text)
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
 use std::ffi::CStr;
+use std::path::Path;
 use std::ptr;
 
 use super::*;
@@ -29,7 +30,11 @@ fn a_name_with_a_nul_byte_is_an_error_too() {
 #[test]
 fn another_library_is_an_error_that_names_the_first_missing_function() {
     let error = Verbs::open("libc.so.6").unwrap_err();
-    let expected = LoadError::SymbolMissing { path: "libc.so.6".into(), symbol: Verbs::REQUIRED[0] };
+    let expected = LoadError::SymbolMissing {
+        what: "the verbs library",
+        path: "libc.so.6".into(),
+        symbol: Verbs::REQUIRED[0],
+    };
     assert_eq!(error, expected);
     assert_eq!(error.to_string(), "cannot use the verbs library libc.so.6: it has no ibv_get_device_list");
 }
