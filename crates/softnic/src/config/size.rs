@@ -1,0 +1,42 @@
+//! Numbers with a unit behind them.
+
+/// A whole number of bytes or things, with K, M or G for powers of 1024.
+pub(super) fn count(text: &str) -> Option<u64> {
+    let shift = match text.chars().last()? {
+        'K' => 10,
+        'M' => 20,
+        'G' => 30,
+        _ => 0,
+    };
+    let digits = if shift == 0 { text } else { &text[..text.len() - 1] };
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then_some(())?;
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+/// A rate in Gb/s: `100G`.
+pub(super) fn rate_gbit(text: &str) -> Option<u32> {
+    text.strip_suffix('G')?.parse().ok().filter(|&rate| rate > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_are_powers_of_1024_and_nothing_else_follows() {
+        assert_eq!(count("7"), Some(7));
+        assert_eq!(count("4K"), Some(4096));
+        assert_eq!(count("2G"), Some(2 << 30));
+        for bad in ["", "K", "4k", "4KB", "-1", "+1", "1.5K", "99999999999999999999", "17179869184G"] {
+            assert_eq!(count(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn rates_are_in_gigabits() {
+        assert_eq!(rate_gbit("400G"), Some(400));
+        for bad in ["400", "0G", "G", "1.5G", "400g"] {
+            assert_eq!(rate_gbit(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Another process, as this one reaches it: its control segment, and its registered memory.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use super::process::Process;
+use super::slot::{Visit, is_broken};
+use crate::errno::{Errno, Result};
+use crate::memory::{CrossMemory, Mapping, open_to_peer, page_size};
+use crate::shared::{MrEntry, Segment};
+
+/// The name of the control segment of a process, which shows in `/proc`.
+pub(super) fn segment_name(fabric: &str, slot: u32) -> String {
+    format!("softnic-control/{fabric}/{slot}")
+}
+
+/// A process that holds queue pairs which ones of this process are connected to.
+pub(crate) struct Peer {
+    segment: PeerSegment,
+    /// `None`: this process itself.
+    other: Option<Other>,
+    regions: Mutex<HashMap<u32, Arc<Region>>>,
+}
+
+enum PeerSegment {
+    Own(&'static Segment),
+    Theirs(Segment),
+}
+
+struct Other {
+    connection: OwnedFd,
+    pid: i32,
+    arena: OnceLock<Result<File>>,
+}
+
+/// A memory region of a peer, as this process reaches it. What it says was true while `key` was `rkey`.
+pub(crate) struct Region {
+    /// The key as the owner has it now.
+    pub(crate) key: *const AtomicU32,
+    pub(crate) rkey: u32,
+    pub(crate) access: u32,
+    pub(crate) pd: u32,
+    /// The address that work requests call its beginning.
+    pub(crate) start: u64,
+    pub(crate) len: u64,
+    /// The part that this process has mapped, as offsets from the beginning.
+    pub(crate) mapped: Range<u64>,
+    /// Where the beginning is, or would be if it were mapped.
+    pub(crate) base: *mut u8,
+    /// Where it begins in the owner's memory, and how to reach that.
+    pub(crate) address: u64,
+    pub(crate) cross: Option<CrossMemory>,
+    _mapping: Option<Mapping>,
+}
+
+// SAFETY: the pointers lead to memory that the value keeps mapped, shared with other threads and processes anyway, and
+// reached only by atomics and copies.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl Peer {
+    /// This process.
+    pub(super) fn own(segment: &'static Segment) -> Self {
+        Self { segment: PeerSegment::Own(segment), other: None, regions: Mutex::default() }
+    }
+
+    /// The process of `slot`.
+    pub(super) fn at(fabric: &str, slot: u32) -> Result<Self> {
+        let Visit { connection, pid } = Visit::to(fabric, slot)?;
+        let segment = open_segment(pid, &segment_name(fabric, slot))?;
+        // Opened by number: had the process gone, and another taken the number, the connection would be broken.
+        if is_broken(&connection) {
+            return Err(Errno::NO_DEVICE);
+        }
+        Ok(Self {
+            segment: PeerSegment::Theirs(segment),
+            other: Some(Other { connection, pid, arena: OnceLock::new() }),
+            regions: Mutex::default(),
+        })
+    }
+
+    /// Its control segment.
+    pub(crate) fn segment(&self) -> &Segment {
+        match &self.segment {
+            PeerSegment::Own(segment) => segment,
+            PeerSegment::Theirs(segment) => segment,
+        }
+    }
+
+    /// Whether it has not ended.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.other.as_ref().is_none_or(|other| !is_broken(&other.connection))
+    }
+
+    /// The memory region that `rkey` opens now; `None` where it opens none.
+    pub(crate) fn region(self: &Arc<Self>, rkey: u32) -> Option<Arc<Region>> {
+        let mut regions = self.regions.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        // Mappings of what is not registered any more, and that no queue pair holds.
+        regions.retain(|_, region| region.is_open() || Arc::strong_count(region) > 1);
+        if let Some(region) = regions.get(&rkey).filter(|region| region.is_open()) {
+            return Some(Arc::clone(region));
+        }
+        let region = Arc::new(self.open(rkey)?);
+        regions.insert(rkey, Arc::clone(&region));
+        Some(region)
+    }
+
+    fn open(self: &Arc<Self>, rkey: u32) -> Option<Region> {
+        let entry = self.segment().mr(rkey >> 16);
+        let facts = Facts::read(entry, rkey)?;
+        let (base, mapped, mapping) = match &self.other {
+            None => (facts.address as *mut u8, 0..facts.len, None),
+            Some(other) => other.map(&facts, self.segment().header().arena_fd.load(Ordering::Relaxed)),
+        };
+        Some(Region {
+            key: &entry.key,
+            rkey,
+            access: facts.access,
+            pd: facts.pd,
+            start: facts.start,
+            len: facts.len,
+            mapped,
+            base,
+            address: facts.address,
+            cross: self.other.as_ref().map(|other| CrossMemory::of(other.pid)),
+            _mapping: mapping,
+        })
+    }
+}
+
+impl Region {
+    /// Whether its key still opens it.
+    #[inline(always)]
+    pub(crate) fn is_open(&self) -> bool {
+        // SAFETY: the key lies in a segment that the peer keeps mapped, and whoever holds a region holds the peer.
+        unsafe { (*self.key).load(Ordering::Acquire) == self.rkey }
+    }
+}
+
+impl Other {
+    /// Maps what can be mapped of a memory region: its beginning's place here, the part, and what keeps it.
+    fn map(&self, facts: &Facts, arena_fd: i32) -> (*mut u8, Range<u64>, Option<Mapping>) {
+        let none = (std::ptr::null_mut(), 0..0, None);
+        if !facts.shared_is_sound() {
+            return none;
+        }
+        let arena = self.arena.get_or_init(|| open_to_peer(self.pid, arena_fd));
+        let Ok(arena) = arena else { return none };
+        let len = (facts.shared.end - facts.shared.start) as usize;
+        let Ok(mapping) = Mapping::populated(arena.as_fd(), facts.shared.start, len) else { return none };
+        let before = facts.shared.start - facts.address;
+        let base = mapping.address().wrapping_sub(before as usize);
+        (base, before..before + len as u64, Some(mapping))
+    }
+}
+
+/// What an entry says, read while its key was in place.
+struct Facts {
+    access: u32,
+    pd: u32,
+    start: u64,
+    len: u64,
+    address: u64,
+    shared: Range<u64>,
+}
+
+impl Facts {
+    fn read(entry: &MrEntry, rkey: u32) -> Option<Self> {
+        if rkey == 0 || entry.key.load(Ordering::Acquire) != rkey {
+            return None;
+        }
+        let read = |field: &std::sync::atomic::AtomicU64| field.load(Ordering::Relaxed);
+        let facts = Self {
+            access: entry.access.load(Ordering::Relaxed),
+            pd: entry.pd.load(Ordering::Relaxed),
+            start: read(&entry.start),
+            len: read(&entry.len),
+            address: read(&entry.address),
+            shared: read(&entry.shared_from)..read(&entry.shared_to),
+        };
+        std::sync::atomic::fence(Ordering::Acquire);
+        (entry.key.load(Ordering::Relaxed) == rkey).then_some(facts)
+    }
+
+    /// Whether there is a shared part, and it lies within the region and on pages.
+    fn shared_is_sound(&self) -> bool {
+        let end = self.address.checked_add(self.len);
+        !self.shared.is_empty()
+            && self.address <= self.shared.start
+            && end.is_some_and(|end| self.shared.end <= end)
+            && self.shared.start.is_multiple_of(page_size())
+            && self.shared.end.is_multiple_of(page_size())
+    }
+}
+
+/// The control segment called `name` of process `pid`: the one descriptor whose link says so.
+fn open_segment(pid: i32, name: &str) -> Result<Segment> {
+    let wanted = format!("/memfd:{name} (deleted)");
+    let folder = std::fs::read_dir(format!("/proc/{pid}/fd"))?;
+    for entry in folder.flatten() {
+        let link = std::fs::read_link(entry.path()).unwrap_or_default();
+        let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
+        let (true, Some(number)) = (link.as_os_str() == wanted.as_str(), number) else { continue };
+        if let Ok(segment) = open_to_peer(pid, number).and_then(Segment::of_peer) {
+            return Ok(segment);
+        }
+    }
+    Err(Errno::NO_DEVICE)
+}
+
+/// Weak references to peers, by slot, that [`Process`] keeps.
+pub(super) type Peers = HashMap<u32, std::sync::Weak<Peer>>;
+
+/// The peer of `slot`, opened unless it is already, and alive.
+pub(super) fn find(process: &Process, peers: &mut Peers, slot: u32) -> Result<Arc<Peer>> {
+    if let Some(peer) = peers.get(&slot).and_then(std::sync::Weak::upgrade).filter(|peer| peer.is_alive()) {
+        return Ok(peer);
+    }
+    let peer = Arc::new(Peer::at(process.fabric(), slot)?);
+    peers.insert(slot, Arc::downgrade(&peer));
+    Ok(peer)
+}
