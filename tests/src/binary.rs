@@ -20,6 +20,18 @@ pub fn bin_dir() -> PathBuf {
 /// # Panics
 /// Where it isn't built.
 pub fn binary(name: &str) -> PathBuf {
+    built(name)
+}
+
+/// The path of the library `name`, which lies beside the tools.
+///
+/// # Panics
+/// Where it isn't built.
+pub fn library(name: &str) -> PathBuf {
+    built(&format!("lib{name}.so"))
+}
+
+fn built(name: &str) -> PathBuf {
     let path = bin_dir().join(name);
     assert!(
         path.is_file(),

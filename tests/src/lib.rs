@@ -14,7 +14,7 @@ mod relay;
 pub mod schema;
 mod strangers;
 
-pub use binary::{bin_dir, binary, built_programs};
+pub use binary::{bin_dir, binary, built_programs, library};
 pub use corruptor::{Corruptor, FLIP};
 pub use ports::free_port;
 pub use process::{Finished, Running, Tool};

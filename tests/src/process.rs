@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::capture::Capture;
-use crate::{SOON, binary, rdma_devices, schema};
+use crate::{SOON, binary, library, rdma_devices, schema};
 
 /// How often a test looks whether a process has ended once its streams are closed.
 const LOOK_AROUND: Duration = Duration::from_millis(2);
@@ -41,6 +41,15 @@ impl Tool {
     /// `write-bw` over TCP.
     pub fn write_bw_tcp() -> Self {
         Self::tcp("write-bw")
+    }
+
+    /// The built tool `name` on the software device `soft0`, seen by processes of the same `fabric` only. `devices`
+    /// goes on with the description; empty: one device with nothing special.
+    pub fn soft(name: &str, fabric: &str, devices: &str) -> Self {
+        Self::new(name)
+            .args("-d soft0")
+            .env("LINKPROOF_IBVERBS", library("softnic"))
+            .env("LINKPROOF_SOFTNIC", format!("fabric={fabric}; {devices}"))
     }
 
     /// Adds arguments, split at spaces.
@@ -79,7 +88,7 @@ impl Tool {
         let mut command = Command::new(&self.words[0]);
         // Help is laid out for the terminal's width and messages follow the user's language and colours otherwise.
         command.args(&self.words[1..]).env_remove("COLUMNS").env("LC_ALL", "C.UTF-8").env("NO_COLOR", "1");
-        command.env_remove("LINKPROOF_IBVERBS").envs(self.env.clone());
+        command.env_remove("LINKPROOF_IBVERBS").env_remove("LINKPROOF_SOFTNIC").envs(self.env.clone());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let line = self.line();
         let mut child = command.spawn().unwrap_or_else(|error| panic!("cannot start {line}: {error}"));

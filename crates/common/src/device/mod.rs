@@ -4,16 +4,19 @@
 #![allow(unsafe_code, reason = "devices are libibverbs' objects")]
 
 mod choose;
+mod details;
 mod list;
 
 pub use choose::{ChosenPort, choose, load_library};
+
+use details::GidDetails;
 
 use rdma_sys as sys;
 use rdma_sys::Verbs;
 
 use crate::addresses::{HostAddress, host_addresses};
 use crate::error::{Error, ErrorKind, Result, show_errno};
-use crate::gid::{Gid, GidEntry, GidType, LinkLayer, LinkOffer};
+use crate::gid::{Gid, GidEntry, LinkLayer, LinkOffer};
 use crate::host::HostFiles;
 use crate::units::Bandwidth;
 
@@ -120,12 +123,18 @@ impl Context {
         if files.exists(&format!("{folder}/device")) {
             return None;
         }
-        Some(
-            files
-                .text(&format!("{folder}/node_desc"))
-                .filter(|text| !text.is_empty())
-                .unwrap_or("software".into()),
-        )
+        let described = files.text(&format!("{folder}/node_desc")).filter(|text| !text.is_empty());
+        described.or_else(|| self.firmware_name()).or(Some("software".to_owned()))
+    }
+
+    /// The first word of the firmware version where that is a word and no number: an emulation that the kernel knows
+    /// nothing of gives its name there.
+    fn firmware_name(&self) -> Option<String> {
+        let attr = self.limits().ok()?;
+        let bytes: Vec<u8> =
+            attr.fw_ver.iter().map(|&byte| byte as u8).take_while(|&byte| byte != 0).collect();
+        let name = String::from_utf8(bytes).ok()?.split_whitespace().next()?.to_owned();
+        name.starts_with(|c: char| c.is_ascii_alphabetic()).then_some(name)
     }
 
     /// The device's limits.
@@ -192,21 +201,9 @@ impl Context {
         if errno != 0 || gid.is_empty() {
             return None;
         }
-        let attributes = format!("/sys/class/infiniband/{}/ports/{}/gid_attrs", self.name, port.port_num);
-        // sysfs has told type and interface since Linux 4.5; the verb that tells both needs rdma-core 35.
-        let gid_type = match files.text(&format!("{attributes}/types/{index}")).as_deref() {
-            Some("RoCE v2") => GidType::RoceV2,
-            Some("IB/RoCE v1") if port.link_layer == LinkLayer::Ethernet => GidType::RoceV1,
-            _ if port.link_layer == LinkLayer::Ethernet => GidType::RoceV1,
-            _ => GidType::Ib,
-        };
-        Some(GidEntry {
-            index,
-            gid,
-            gid_type,
-            netdev: files.text(&format!("{attributes}/ndevs/{index}")).filter(|name| !name.is_empty()),
-            prefix_len: addresses.iter().find_map(|own| own.prefix_len.filter(|_| own.ip == gid.ip())),
-        })
+        let GidDetails { gid_type, netdev } = self.gid_details(port, index, files);
+        let prefix_len = addresses.iter().find_map(|own| own.prefix_len.filter(|_| own.ip == gid.ip()));
+        Some(GidEntry { index, gid, gid_type, netdev, prefix_len })
     }
 
     /// What this port can offer for a connection; `forced` is the index that the user named.

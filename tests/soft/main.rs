@@ -1,0 +1,3 @@
+//! The tools over the software device: whole RDMA runs on any machine.
+
+mod runs;
