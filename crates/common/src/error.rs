@@ -79,6 +79,14 @@ error_kinds! {
     DeviceLimit = "device-limit" => Machine,
     /// The cores or the NUMA node asked for can't be had.
     Affinity = "affinity" => Machine,
+    /// The CUDA driver can't be loaded or does not start.
+    GpuDriver = "gpu-driver" => Machine,
+    /// The driver finds no GPU.
+    NoGpu = "no-gpu" => Machine,
+    /// No GPU has the name that was asked for.
+    GpuNotFound = "gpu-not-found" => Machine,
+    /// A call to the CUDA driver failed.
+    GpuFailed = "gpu-failed" => Machine,
     /// A verbs object could not be made.
     Resource = "verbs-resource" => Machine,
     /// The TCP port is taken, or the address can't be listened on.

@@ -22,6 +22,7 @@ pub mod compare;
 pub mod conduct;
 pub mod counters;
 pub mod cq;
+pub mod cuda;
 pub mod device;
 pub mod endpoint;
 pub mod environment;
