@@ -119,6 +119,26 @@ fn both_ends_hold_the_same_document_and_the_server_stays() {
 }
 
 #[test]
+fn validation_checks_every_byte_of_every_message_at_both_ends() {
+    let (_server, to) = server();
+    // One byte is the number alone, and 300 round trips wrap it around; 64 KiB are several pieces to look at.
+    let document = document(&to, "-s 1,2,1000,64K -n 300 --rounds 2 --validate");
+    for row in document["results"].as_array().expect("rows") {
+        let size = row["size_bytes"].as_u64().expect("a size");
+        assert_eq!(row["checked_bytes"], 2 * 2 * 300 * size);
+        assert_eq!(row["wrong_bytes"], 0);
+    }
+    let run = client(&to, "-D 0.3 --validate");
+    assert!(
+        run.stdout.contains(" bytes checked by both ends, message by message, all as sent"),
+        "{}",
+        run.stdout
+    );
+    let run = client(&to, "-n 5");
+    assert!(run.stdout.contains(" Data         : not checked (--validate"), "{}", run.stdout);
+}
+
+#[test]
 fn every_power_of_two_with_rounds_whose_last_number_is_any() {
     let (_server, to) = server();
     // 257 round trips end with the message number 1 modulo 256, which must not be taken for the next round's first.

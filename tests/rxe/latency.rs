@@ -74,6 +74,32 @@ fn small_messages_go_inline_unless_told_otherwise() {
 }
 
 #[test]
+fn every_message_is_looked_at_and_right() {
+    let Some(lab) = Lab::get("every_message_is_looked_at_and_right") else { return };
+    let port = port();
+    let _server = server_in_a(lab, &port);
+    // Inline and not; of one packet and of many; 260 wrap the number in the last byte around.
+    let runs: [&[&str]; 3] = [
+        &["-s", "1,2,64,1000", "-n", "260"],
+        &["-s", "64", "-I", "0", "-n", "40"],
+        &["-s", "64K", "-n", "20"],
+    ];
+    for options in runs {
+        // Both ends in one VM: between two a round trip takes 20 ms.
+        let mut program = vec!["write-lat", "-d", "rxe0", "-p", &port, "10.77.0.1", "--rounds", "2"];
+        program.extend(options.iter().copied().chain(["--validate", "--json"]));
+        let document = lab.run(Vm::A, &program).expect_status(0).json();
+        schema::validate(&document);
+        for row in document["results"].as_array().unwrap() {
+            let bytes = |name: &str| row[name].as_u64().unwrap();
+            let messages = 2 * 2 * bytes("iterations");
+            assert_eq!((bytes("checked_bytes"), bytes("wrong_bytes")), (messages * bytes("size_bytes"), 0));
+            figures_are_in_order(row);
+        }
+    }
+}
+
+#[test]
 fn every_size_with_a_histogram() {
     let Some(lab) = Lab::get("every_size_with_a_histogram") else { return };
     let port = port();

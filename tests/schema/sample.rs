@@ -50,8 +50,7 @@ pub(crate) fn full_latency() -> Document {
         p99_99_usec: 5.5,
         histogram: vec![Bucket { up_to_usec: 2.5, count: 600 }],
     };
-    document.rounds =
-        vec![Round { peak_messages_per_sec: None, latency: Some(latency), checked: None, ..round() }];
+    document.rounds = vec![Round { peak_messages_per_sec: None, latency: Some(latency), ..round() }];
     document.results = vec![ResultRow::Latency(LatencyRow {
         size_bytes: 2,
         iterations: 1000,
@@ -66,6 +65,8 @@ pub(crate) fn full_latency() -> Document {
         p99_99_usec: 5.5,
         spread_percent: Some(1.5),
         partial: false,
+        checked_bytes: Some(8000),
+        wrong_bytes: Some(3),
     })];
     document
 }
@@ -194,7 +195,8 @@ fn tcp_end(host: u8) -> TcpEnd {
 }
 
 fn round() -> Round {
-    let first_wrong = Some(WrongByte { qp: 1, offset: 5, expected: 0, found: 255 });
+    let first_wrong = Some(WrongByte { qp: 1, message: Some(7), offset: 5, expected: 0, found: 255 });
+    let checked = Checked { checked_bytes: 131_072, wrong_bytes: 3, first_wrong };
     Round {
         size_bytes: 65536,
         round: 0,
@@ -204,7 +206,8 @@ fn round() -> Round {
         peak_messages_per_sec: Some(760_000.5),
         latency: None,
         partial: false,
-        checked: Some(Checked { checked_bytes: 131_072, wrong_bytes: 3, first_wrong }),
+        checked: Some(checked),
+        answers_checked: Some(checked),
     }
 }
 

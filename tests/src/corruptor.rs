@@ -8,6 +8,8 @@ use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 
 use serde_json::Value;
 
+use crate::relay::Sender;
+
 /// Bytes that each end says before the first frame of the control channel.
 const PREAMBLE: usize = 16;
 /// Bytes that a data connection says before the first message.
@@ -22,11 +24,12 @@ pub struct Corruptor {
 }
 
 impl Corruptor {
-    /// Changes the byte at `offset` of what the client sends over its data connections, each counted for itself.
+    /// Changes the byte at `offset` of what `sender` sends over the data connections, each counted for itself and from
+    /// its first message.
     ///
     /// # Panics
     /// Where it can't listen.
-    pub fn to(server_port: u16, offset: u64) -> Self {
+    pub fn to(server_port: u16, sender: Sender, offset: u64) -> Self {
         let (listener, port) = listen();
         std::thread::spawn(move || {
             let (client, server) = pair_up(&listener, server_port)?;
@@ -34,7 +37,7 @@ impl Corruptor {
             std::thread::spawn(move || {
                 std::io::copy(&mut up, &mut down).map(|_| down.shutdown(Shutdown::Write))
             });
-            pass_control_on(server, client, offset)
+            pass_control_on(server, client, sender, offset)
         });
         Self { port }
     }
@@ -52,7 +55,7 @@ fn pair_up(listener: &TcpListener, port: u16) -> Option<(TcpStream, TcpStream)> 
 }
 
 /// Passes the server's frames on, with the data port replaced; `None` when an end has hung up.
-fn pass_control_on(mut server: TcpStream, mut client: TcpStream, offset: u64) -> Option<()> {
+fn pass_control_on(mut server: TcpStream, mut client: TcpStream, sender: Sender, offset: u64) -> Option<()> {
     let mut preamble = [0; PREAMBLE];
     server.read_exact(&mut preamble).ok()?;
     client.write_all(&preamble).ok()?;
@@ -63,7 +66,7 @@ fn pass_control_on(mut server: TcpStream, mut client: TcpStream, offset: u64) ->
         server.read_exact(&mut payload).ok()?;
         let mut frame: Value = serde_json::from_slice(&payload).ok()?;
         if let Some(port) = frame.pointer("/end/data_port").and_then(Value::as_u64) {
-            frame["end"]["data_port"] = relay_data(port as u16, offset).into();
+            frame["end"]["data_port"] = relay_data(port as u16, sender, offset).into();
             payload = serde_json::to_vec(&frame).ok()?;
         }
         client.write_all(&(payload.len() as u32).to_be_bytes()).ok()?;
@@ -72,23 +75,26 @@ fn pass_control_on(mut server: TcpStream, mut client: TcpStream, offset: u64) ->
 }
 
 /// Takes data connections for the server's data port; gives the port to connect to instead.
-fn relay_data(server_port: u16, offset: u64) -> u16 {
+fn relay_data(server_port: u16, sender: Sender, offset: u64) -> u16 {
     let (listener, port) = listen();
+    let flip = |whose, at| (whose == sender).then_some(at);
+    let (of_client, of_server) = (flip(Sender::Client, GREETING + offset), flip(Sender::Server, offset));
     std::thread::spawn(move || {
         while let Some((client, server)) = pair_up(&listener, server_port) {
-            let (Ok(mut up), Ok(mut down)) = (server.try_clone(), client.try_clone()) else { return };
-            std::thread::spawn(move || std::io::copy(&mut up, &mut down));
-            std::thread::spawn(move || pass_data_on(client, server, GREETING + offset));
+            let (Ok(up), Ok(down)) = (server.try_clone(), client.try_clone()) else { return };
+            std::thread::spawn(move || pass_data_on(up, down, of_server));
+            std::thread::spawn(move || pass_data_on(client, server, of_client));
         }
     });
     port
 }
 
-fn pass_data_on(mut from: TcpStream, mut to: TcpStream, flip_at: u64) {
+fn pass_data_on(mut from: TcpStream, mut to: TcpStream, flip_at: Option<u64>) {
     let mut seen = 0;
     let mut piece = [0; 8192];
     while let Ok(count @ 1..) = from.read(&mut piece) {
-        if let Some(byte) = flip_at.checked_sub(seen).and_then(|at| piece[..count].get_mut(at as usize)) {
+        let here = flip_at.and_then(|at| at.checked_sub(seen));
+        if let Some(byte) = here.and_then(|at| piece[..count].get_mut(at as usize)) {
             *byte ^= FLIP;
         }
         seen += count as u64;

@@ -18,7 +18,7 @@ use crate::validate::Direction;
 mod checks;
 mod layout;
 
-pub use layout::{BufferLayout, Slots};
+pub use layout::{BufferLayout, Regions, Slots};
 
 /// The largest message of InfiniBand and RoCE: 2³¹ bytes (InfiniBand specification, volume 1, 9.7).
 pub const MAX_MSG_SIZE: u64 = 1 << 31;

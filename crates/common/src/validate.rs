@@ -43,6 +43,9 @@ pub struct Checked {
 pub struct WrongByte {
     /// The queue pair it came over.
     pub qp: u32,
+    /// Which message of the round it was in, from 1; absent where what the round left behind was looked at.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub message: Option<u64>,
     /// Its offset in the memory that the queue pair writes to.
     pub offset: u64,
     /// What the pattern has there.
@@ -52,6 +55,19 @@ pub struct WrongByte {
 }
 
 impl Checked {
+    /// The outcome for a single byte.
+    pub fn byte(qp: u32, offset: u64, expected: u8, found: u8) -> Self {
+        let first_wrong =
+            (expected != found).then_some(WrongByte { qp, message: None, offset, expected, found });
+        Self { checked_bytes: 1, wrong_bytes: first_wrong.is_some().into(), first_wrong }
+    }
+
+    /// The outcome, of a part of message number `message`.
+    pub fn in_message(self, message: u64) -> Self {
+        let first_wrong = self.first_wrong.map(|wrong| WrongByte { message: Some(message), ..wrong });
+        Self { first_wrong, ..self }
+    }
+
     /// Adds the outcome of another stretch of memory.
     pub fn merge(&mut self, other: Self) {
         self.checked_bytes += other.checked_bytes;
@@ -124,6 +140,7 @@ impl Pattern {
                 checked.wrong_bytes += 1;
                 checked.first_wrong.get_or_insert(WrongByte {
                     qp,
+                    message: None,
                     offset: offset + index as u64,
                     expected,
                     found,
@@ -199,7 +216,7 @@ mod tests {
             let checked = pattern.check(3, 0, &memory);
             prop_assert_eq!(checked.wrong_bytes, 1);
             let expected = pattern.byte(at as u64);
-            prop_assert_eq!(checked.first_wrong, Some(WrongByte { qp: 3, offset: at as u64, expected, found: expected ^ flip }));
+            prop_assert_eq!(checked.first_wrong, Some(WrongByte { qp: 3, message: None, offset: at as u64, expected, found: expected ^ flip }));
         }
     }
 }

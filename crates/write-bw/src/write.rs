@@ -60,6 +60,7 @@ impl Tool for WriteBw {
         Ok(Performed {
             per_qp: window.per_qp(),
             round: stage.stretch.round.map(|number| self.round(stage, number, cut_short && !whole)),
+            inspected: None,
             interrupted: watched.interrupted,
         })
     }
@@ -81,6 +82,7 @@ impl WriteBw {
             latency: None,
             partial,
             checked: None,
+            answers_checked: None,
         }
     }
 }

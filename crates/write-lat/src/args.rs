@@ -59,6 +59,9 @@ pub(crate) struct LatencyArgs {
     /// Write every sample to FILE, a line each: size, round, number, half round trip in microseconds
     #[arg(short = 'U', long, value_name = "FILE", conflicts_with = "duration")]
     pub(crate) raw_samples: Option<PathBuf>,
+    /// Send a known pattern, and have both ends check each message, between the samples
+    #[arg(long)]
+    pub(crate) validate: bool,
     /// Use pages of 2 MiB on both ends; refused where the kernel's pool has too few
     #[arg(long)]
     pub(crate) hugepages: bool,
@@ -72,7 +75,7 @@ pub(crate) struct LatencyArgs {
 
 const EXIT_STATUSES: &str = "Exit status:
   0  measured, and good
-  1  measured, but a requirement was not met
+  1  measured, but the data that arrived was wrong, or a requirement was not met
   2  the command line
   3  this machine: device, GID, limit, library
   4  the peer or the path to it
@@ -127,7 +130,7 @@ impl LatencyArgs {
             queue_pair: self.qp.attributes(inline_bytes(transport)),
             traffic: Traffic::PingPong,
             path_mtu_bytes: self.mtu,
-            validate: false,
+            validate: self.validate,
             memory: if self.hugepages { MemoryKind::HostHuge } else { MemoryKind::Host },
             requirements: self.gates.requirements()?,
             rate_limit: None,

@@ -12,12 +12,13 @@ use linkproof_common::endpoint::PingPong;
 use linkproof_common::error::{Error, ErrorKind, Result, show_io_error};
 use linkproof_common::host::HostFiles;
 use linkproof_common::latency::{HdrSamples, RawSamples, Samples, half_usec};
+use linkproof_common::memory::{HostBuffer, Inspector};
 use linkproof_common::plan::Role;
 use linkproof_common::report::Round;
 use linkproof_common::session::MeasureInTurn;
 use linkproof_common::watch::{Stop, Until, Watched};
 
-use crate::pingpong::{ping, pong};
+use crate::pingpong::{NoLook, ping, pong};
 
 /// Samples that a round keeps one by one: 128 MiB of them. Longer rounds go by time, and into a histogram.
 pub(crate) const MAX_RAW_SAMPLES: u64 = 16 << 20;
@@ -101,9 +102,13 @@ impl Tool for WriteLat {
     }
 }
 
-/// The client's loop; the clock's kind is chosen before it, so that it has no branch on it.
-struct Ping<'a, S> {
+/// What looks at each message, where the data is checked.
+type AnyLook<'a> = Option<Inspector<'a, HostBuffer>>;
+
+/// The client's loop; the clock's kind, and whether it looks, are chosen before it, so that it has no branch on them.
+struct Ping<'a, 'b, S> {
     clock: AnyClock,
+    look: &'a mut AnyLook<'b>,
     limit: u64,
     stop: &'a Stop,
     samples: &'a mut S,
@@ -111,34 +116,42 @@ struct Ping<'a, S> {
     elapsed_ns: &'a mut u64,
 }
 
-impl<S: Samples> MeasureInTurn for Ping<'_, S> {
+impl<S: Samples> MeasureInTurn for Ping<'_, '_, S> {
     fn run<P: PingPong>(self, path: &mut P) -> Result<()> {
         match self.clock {
             #[cfg(target_arch = "x86_64")]
-            AnyClock::Tsc(clock) => self.run_with(path, &clock),
-            AnyClock::Monotonic(clock) => self.run_with(path, &clock),
+            AnyClock::Tsc(clock) => self.with_clock(path, &clock),
+            AnyClock::Monotonic(clock) => self.with_clock(path, &clock),
         }
     }
 }
 
-impl<S: Samples> Ping<'_, S> {
-    fn run_with<P: PingPong, C: Clock>(self, path: &mut P, clock: &C) -> Result<()> {
+impl<S: Samples> Ping<'_, '_, S> {
+    fn with_clock<P: PingPong, C: Clock>(self, path: &mut P, clock: &C) -> Result<()> {
         let begin = clock.now_ns();
-        *self.answered = ping(path, self.limit, clock, self.stop, self.samples)?;
+        let Self { limit, stop, samples, look, .. } = self;
+        *self.answered = match look {
+            Some(look) => ping(path, limit, clock, stop, samples, look),
+            None => ping(path, limit, clock, stop, samples, &mut NoLook),
+        }?;
         *self.elapsed_ns = clock.now_ns() - begin;
         Ok(())
     }
 }
 
 /// The server's loop.
-struct Pong<'a> {
+struct Pong<'a, 'b> {
+    look: &'a mut AnyLook<'b>,
     stop: &'a Stop,
     answered: &'a mut u64,
 }
 
-impl MeasureInTurn for Pong<'_> {
+impl MeasureInTurn for Pong<'_, '_> {
     fn run<P: PingPong>(self, path: &mut P) -> Result<()> {
-        *self.answered = pong(path, self.stop)?;
+        *self.answered = match self.look {
+            Some(look) => pong(path, self.stop, look),
+            None => pong(path, self.stop, &mut NoLook),
+        }?;
         Ok(())
     }
 }
@@ -156,8 +169,9 @@ impl WriteLat {
             _ => Until::Done,
         };
         let stop = Stop::new();
-        let (mut answered, mut elapsed_ns) = (0, 0);
+        let (mut answered, mut elapsed_ns, mut look) = (0, 0, stage.inspector());
         let ping = Ping {
+            look: &mut look,
             clock: *self.clock.get_or_insert_with(|| AnyClock::best(&HostFiles::this_machine())),
             limit,
             stop: &stop,
@@ -179,6 +193,7 @@ impl WriteLat {
             latency: samples.latency(),
             partial,
             checked: None,
+            answers_checked: None,
         };
         let round = stage.working(|| match stretch.round {
             Some(number) => {
@@ -186,15 +201,18 @@ impl WriteLat {
             }
             None => Ok(None),
         })?;
-        Ok(Performed { per_qp: vec![answered], round, interrupted: watched.interrupted })
+        let inspected = look.map(|look| look.checked());
+        Ok(Performed { per_qp: vec![answered], round, inspected, interrupted: watched.interrupted })
     }
 }
 
 fn answer(stage: &mut Stage) -> Result<Performed> {
     let stop = Stop::new();
-    let mut answered = 0;
-    let watched = watch(stage, Until::PeersEnd, &stop, Pong { stop: &stop, answered: &mut answered })?;
-    Ok(Performed { per_qp: vec![answered], round: None, interrupted: watched.interrupted })
+    let (mut answered, mut look) = (0, stage.inspector());
+    let pong = Pong { look: &mut look, stop: &stop, answered: &mut answered };
+    let watched = watch(stage, Until::PeersEnd, &stop, pong)?;
+    let inspected = look.map(|look| look.checked());
+    Ok(Performed { per_qp: vec![answered], round: None, inspected, interrupted: watched.interrupted })
 }
 
 /// Watches a loop, and adds to its failure how far it got.

@@ -8,24 +8,63 @@
 //!
 //! A sample is a whole round trip: from just before the post of the ping to the moment at which the last byte of the
 //! pong is seen, with one reading of the clock between two samples. The answer costs the server one look and one post.
+//!
+//! Where the data is checked, each end looks at the whole message between the samples: the server once the pong is on
+//! its way, the client once the sample is taken. The server then releases the client, which begins the next sample only
+//! after that, so that neither end's looking falls into one.
+//!
+//! ```text
+//! client   post ping ──────────┐         ┌─ pong is there: end ─ looks ────────────── released: begin of the next
+//!                              ▼         │                                        ▲
+//! server                ping is there ── post pong ─ looks ──────────── post release
+//! ```
 
 use linkproof_common::clock::Clock;
 use linkproof_common::endpoint::PingPong;
 use linkproof_common::error::Result;
 use linkproof_common::latency::Samples;
+use linkproof_common::memory::{Buffer, Inspector};
 use linkproof_common::watch::Stop;
+
+/// What an end does with each message besides seeing it. Chosen before the loop, which is compiled for each.
+pub(crate) trait Look {
+    /// Whether it looks at all, and the server releases the client.
+    const LOOKS: bool;
+
+    /// Looks at message number `sequence`, which has just arrived.
+    fn look(&mut self, sequence: u64);
+}
+
+/// Nothing: the next sample begins where the one before has ended.
+pub(crate) struct NoLook;
+
+impl Look for NoLook {
+    const LOOKS: bool = false;
+
+    #[inline(always)]
+    fn look(&mut self, _: u64) {}
+}
+
+impl<B: Buffer> Look for Inspector<'_, B> {
+    const LOOKS: bool = true;
+
+    fn look(&mut self, sequence: u64) {
+        Inspector::look(self, sequence);
+    }
+}
 
 /// Sends `limit` pings, one after the answer to the other, and records the round trips; fewer where `stop` says so.
 /// Gives how many were answered.
 ///
 /// # Errors
 /// A write that failed.
-pub(crate) fn ping<P: PingPong, C: Clock, S: Samples>(
+pub(crate) fn ping<P: PingPong, C: Clock, S: Samples, L: Look>(
     path: &mut P,
     limit: u64,
     clock: &C,
     stop: &Stop,
     samples: &mut S,
+    look: &mut L,
 ) -> Result<u64> {
     let mut answered = 0;
     let mut begin = clock.now_ns();
@@ -41,6 +80,15 @@ pub(crate) fn ping<P: PingPong, C: Clock, S: Samples>(
         begin = end;
         answered += 1;
         stop.note_completed(answered);
+        if L::LOOKS {
+            look.look(answered);
+            while !path.released(answered)? {
+                if stop.must_abandon() {
+                    return Ok(answered);
+                }
+            }
+            begin = clock.now_ns();
+        }
     }
     Ok(answered)
 }
@@ -49,7 +97,7 @@ pub(crate) fn ping<P: PingPong, C: Clock, S: Samples>(
 ///
 /// # Errors
 /// A write that failed.
-pub(crate) fn pong<P: PingPong>(path: &mut P, stop: &Stop) -> Result<u64> {
+pub(crate) fn pong<P: PingPong, L: Look>(path: &mut P, stop: &Stop, look: &mut L) -> Result<u64> {
     let mut answered = 0;
     loop {
         while !path.arrived(answered + 1)? {
@@ -60,12 +108,17 @@ pub(crate) fn pong<P: PingPong>(path: &mut P, stop: &Stop) -> Result<u64> {
         answered += 1;
         path.send(answered)?;
         stop.note_completed(answered);
+        if L::LOOKS {
+            look.look(answered);
+            path.release(answered)?;
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use linkproof_common::error::{Error, ErrorKind};
     use linkproof_common::latency::RawSamples;
     use std::cell::Cell;
 
@@ -75,6 +128,7 @@ mod tests {
         looks: u64,
         left: u64,
         now: &'a Cell<u64>,
+        looked: &'a Cell<u64>,
         stop_after: Option<(u64, &'a Stop)>,
     }
 
@@ -95,6 +149,28 @@ mod tests {
             }
             Ok(self.left == 0)
         }
+
+        fn release(&mut self, _: u64) -> Result<()> {
+            panic!("the client releases nobody")
+        }
+
+        fn released(&mut self, sequence: u64) -> Result<bool> {
+            assert_eq!(sequence, self.looked.take(), "the client has looked before it waits for the server");
+            self.now.set(self.now.get() + 1000);
+            Ok(true)
+        }
+    }
+
+    /// Takes a hundred ticks for each message.
+    struct Slow<'a>(&'a Cell<u64>, &'a Cell<u64>);
+
+    impl Look for Slow<'_> {
+        const LOOKS: bool = true;
+
+        fn look(&mut self, sequence: u64) {
+            self.0.set(self.0.get() + 100);
+            self.1.set(sequence);
+        }
     }
 
     struct Ticks<'a>(&'a Cell<u64>);
@@ -108,9 +184,10 @@ mod tests {
     #[test]
     fn every_round_trip_is_a_sample_of_its_own_length() {
         let now = Cell::new(0);
-        let mut mirror = Mirror { sent: 0, looks: 7, left: 0, now: &now, stop_after: None };
+        let looked = Cell::new(0);
+        let mut mirror = Mirror { sent: 0, looks: 7, left: 0, now: &now, looked: &looked, stop_after: None };
         let mut samples = RawSamples::with_capacity(50);
-        assert_eq!(ping(&mut mirror, 50, &Ticks(&now), &Stop::new(), &mut samples).unwrap(), 50);
+        assert_eq!(ping(&mut mirror, 50, &Ticks(&now), &Stop::new(), &mut samples, &mut NoLook).unwrap(), 50);
         assert_eq!(samples.rtts_ns(), [7; 50]);
     }
 
@@ -118,9 +195,63 @@ mod tests {
     fn a_round_told_to_finish_ends_with_the_answer_under_way() {
         let now = Cell::new(0);
         let stop = Stop::new();
-        let mut mirror = Mirror { sent: 0, looks: 3, left: 0, now: &now, stop_after: Some((10, &stop)) };
+        let looked = Cell::new(0);
+        let stop_after = Some((10, &stop));
+        let mut mirror = Mirror { sent: 0, looks: 3, left: 0, now: &now, looked: &looked, stop_after };
         let mut samples = RawSamples::with_capacity(1000);
-        assert_eq!(ping(&mut mirror, 1000, &Ticks(&now), &stop, &mut samples).unwrap(), 10);
+        assert_eq!(ping(&mut mirror, 1000, &Ticks(&now), &stop, &mut samples, &mut NoLook).unwrap(), 10);
         assert_eq!(samples.rtts_ns().len(), 10);
+    }
+
+    #[test]
+    fn neither_ends_looking_falls_into_a_sample() {
+        let (now, looked) = (Cell::new(0), Cell::new(0));
+        let mut mirror = Mirror { sent: 0, looks: 7, left: 0, now: &now, looked: &looked, stop_after: None };
+        let mut samples = RawSamples::with_capacity(20);
+        let mut look = Slow(&now, &looked);
+        assert_eq!(ping(&mut mirror, 20, &Ticks(&now), &Stop::new(), &mut samples, &mut look).unwrap(), 20);
+        assert_eq!(samples.rtts_ns(), [7; 20]);
+        assert_eq!(now.get(), 20 * (7 + 100 + 1000), "every message was looked at, the last as well");
+    }
+
+    /// A client that goes after two pings; what the server did for it.
+    #[derive(Default)]
+    struct Client {
+        story: Vec<String>,
+    }
+
+    impl PingPong for Client {
+        fn send(&mut self, sequence: u64) -> Result<()> {
+            self.story.push(format!("pong {sequence}"));
+            Ok(())
+        }
+
+        fn arrived(&mut self, sequence: u64) -> Result<bool> {
+            if sequence > 2 {
+                return Err(Error::new(ErrorKind::PeerLost, "it has gone"));
+            }
+            Ok(true)
+        }
+
+        fn release(&mut self, sequence: u64) -> Result<()> {
+            self.story.push(format!("release {sequence}"));
+            Ok(())
+        }
+
+        fn released(&mut self, _: u64) -> Result<bool> {
+            panic!("nobody releases the server")
+        }
+    }
+
+    #[test]
+    fn the_server_answers_first_and_releases_the_client_once_it_has_looked() {
+        let (now, looked) = (Cell::new(0), Cell::new(0));
+        let mut client = Client::default();
+        assert!(pong(&mut client, &Stop::new(), &mut Slow(&now, &looked)).is_err());
+        assert_eq!(client.story, ["pong 1", "release 1", "pong 2", "release 2"]);
+        assert_eq!((looked.get(), now.get()), (2, 200));
+        let mut client = Client::default();
+        assert!(pong(&mut client, &Stop::new(), &mut NoLook).is_err());
+        assert_eq!(client.story, ["pong 1", "pong 2"]);
     }
 }

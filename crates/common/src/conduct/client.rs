@@ -130,6 +130,7 @@ fn one_stretch<T: Tool>(
     })?;
     if let Some(mut ours) = performed.round {
         ours.checked = outcome.checked;
+        ours.answers_checked = performed.inspected;
         rounds.push(ours);
     }
     if let Some(mut theirs) = outcome.round {

@@ -8,7 +8,7 @@ use crate::exchange::frame::FrameLimit;
 use crate::exchange::message::Stretch;
 use crate::exchange::tcp::{TcpChannel, show_address};
 use crate::exchange::{Channel, Message, interrupted, out_of_order, while_working};
-use crate::plan::Role;
+use crate::plan::{Role, Traffic};
 use crate::report::{Document, Layout, Output};
 use crate::serve::{Client, Manners, Server};
 use crate::session::{STEP_LIMIT, Session, agree, tell_peer};
@@ -154,8 +154,9 @@ fn one_stretch<T: Tool>(
         }
         Ok((performed, expect_end(&mut stage)?))
     })?;
-    let checked = match stretch.round {
-        Some(round) if plan.validate => {
+    let checked = match (&performed, stretch.round) {
+        (Some(performed), _) if plan.traffic == Traffic::PingPong => performed.inspected,
+        (_, Some(round)) if plan.validate => {
             Some(while_working(channel, || session.check_sinks(slots, stretch.point, round, &arrived)))
         }
         _ => None,

@@ -5,10 +5,12 @@ use std::time::Duration;
 use crate::error::{Error, ErrorKind, Origin, Result};
 use crate::exchange::message::Stretch;
 use crate::exchange::{Channel, while_working};
+use crate::memory::{HostBuffer, Inspector};
 use crate::plan::{Plan, Slots, Traffic};
 use crate::report::Round;
 use crate::session::{Measure, MeasureInTurn, Session};
 use crate::units::ByteSize;
+use crate::validate::Checked;
 use crate::watch::{Stop, Until, Watched, watched};
 
 /// How long a failed end waits for the peer's side of the story: a killed process's sockets close within
@@ -33,6 +35,8 @@ pub struct Performed {
     pub per_qp: Vec<u64>,
     /// The round, for the report; `None` for a warm-up, and for an end that has nothing to report.
     pub round: Option<Round>,
+    /// What this end found in the messages that it looked at one by one, if it did.
+    pub inspected: Option<Checked>,
     /// The user of this end asked to stop.
     pub interrupted: bool,
 }
@@ -86,13 +90,19 @@ impl<'a> Stage<'a> {
             if plan.is_initiator(role) && (plan.validate || stretch.round.is_none_or(|round| round == 0)) {
                 session.fill_sources(slots, stretch.point, round);
             }
-            if plan.traffic == Traffic::PingPong {
-                session.clear_sinks(slots);
-            }
             if plan.is_target(role) && plan.validate && stretch.round.is_some() {
                 session.poison_sinks(slots, stretch.point, round);
             }
+            if plan.traffic == Traffic::PingPong {
+                session.clear_marks(slots);
+            }
         });
+    }
+
+    /// What looks at each message that arrives in turn, where the data is checked.
+    pub fn inspector(&self) -> Option<Inspector<'a, HostBuffer>> {
+        let round = self.stretch.round.filter(|_| self.plan().validate)?;
+        Some(self.session.inspector(self.slots, self.stretch.point, round))
     }
 
     /// Runs `measure` over the session's endpoint with the control channel watched, until `until` at the latest.

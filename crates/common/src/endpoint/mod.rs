@@ -69,4 +69,16 @@ pub trait PingPong {
     /// # Errors
     /// As [`PingPong::send`].
     fn arrived(&mut self, sequence: u64) -> Result<bool>;
+
+    /// Tells the peer that message `sequence` has been looked at and that the next may come in its place.
+    ///
+    /// # Errors
+    /// As [`PingPong::send`].
+    fn release(&mut self, sequence: u64) -> Result<()>;
+
+    /// Whether the peer has told that of this end's message `sequence`; returns at once, or nearly.
+    ///
+    /// # Errors
+    /// As [`PingPong::send`].
+    fn released(&mut self, sequence: u64) -> Result<bool>;
 }

@@ -16,7 +16,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::{Endpoint, PingPong, Signal};
 use crate::error::{Error, ErrorKind, Result, show_io_error};
-use crate::plan::Slots;
+use crate::plan::{Regions, Slots};
 use crate::watch::Stop;
 
 /// The bytes of one acknowledgement.
@@ -165,7 +165,7 @@ impl Endpoint for TcpEndpoint<'_> {
 pub struct TcpPingPong<'a> {
     outgoing: Lane,
     incoming: TcpStream,
-    sink: u64,
+    regions: Regions,
     slots: Slots,
     received: u64,
     stop: &'a Stop,
@@ -177,15 +177,13 @@ pub struct TcpPingPong<'a> {
 const LOOKS_BEFORE_SLEEP: u32 = 100;
 
 impl<'a> TcpPingPong<'a> {
-    /// Over the two sockets of one "queue pair", from the source region and into the sink region at these addresses,
-    /// which the caller keeps alive longer than this.
+    /// Over the two sockets of one "queue pair", between `regions`, which the caller keeps alive longer than this.
     ///
     /// # Errors
     /// [`ErrorKind::PeerLost`] where a socket can't be used any more.
     pub fn new(
         sockets: (&TcpStream, &TcpStream),
-        source: u64,
-        sink: u64,
+        regions: Regions,
         slots: Slots,
         stop: &'a Stop,
     ) -> Result<Self> {
@@ -196,8 +194,8 @@ impl<'a> TcpPingPong<'a> {
             Ok((outgoing, incoming))
         };
         let (socket, incoming) = clones().map_err(|error: std::io::Error| lost(&error))?;
-        let outgoing = Lane { socket, source, acknowledged: 0, partial: Vec::new() };
-        Ok(Self { outgoing, incoming, sink, slots, received: 0, stop, looks: 0 })
+        let outgoing = Lane { socket, source: regions.source, acknowledged: 0, partial: Vec::new() };
+        Ok(Self { outgoing, incoming, regions, slots, received: 0, stop, looks: 0 })
     }
 
     #[cold]
@@ -212,16 +210,12 @@ impl<'a> TcpPingPong<'a> {
         }
         Ok(())
     }
-}
 
-impl PingPong for TcpPingPong<'_> {
-    fn send(&mut self, _sequence: u64) -> Result<()> {
-        self.outgoing.send(self.outgoing.source, self.slots.size as usize, self.stop)
-    }
-
-    fn arrived(&mut self, _sequence: u64) -> Result<bool> {
-        let left = (self.slots.size - self.received) as usize;
-        let to = (self.sink + self.received) as *mut libc::c_void;
+    /// Receives more of what comes next: `length` bytes to `to`. Whether they are all there.
+    #[inline]
+    fn receive(&mut self, to: u64, length: u64) -> Result<bool> {
+        let left = (length - self.received) as usize;
+        let to = (to + self.received) as *mut libc::c_void;
         // SAFETY: `left` bytes at `to` lie in the sink region, which the caller keeps and nobody has a reference into.
         let count = unsafe { libc::recv(self.incoming.as_raw_fd(), to, left, 0) };
         match u64::try_from(count) {
@@ -229,11 +223,33 @@ impl PingPong for TcpPingPong<'_> {
             Ok(count) => self.received += count,
             Err(_) => self.nothing_yet(&std::io::Error::last_os_error())?,
         }
-        let whole = self.received == self.slots.size;
+        let whole = self.received == length;
         if whole {
             (self.received, self.looks) = (0, 0);
         }
         Ok(whole)
+    }
+}
+
+impl PingPong for TcpPingPong<'_> {
+    fn send(&mut self, sequence: u64) -> Result<()> {
+        let last = (self.regions.source + self.slots.size - 1) as *mut u8;
+        // SAFETY: the byte lies in the source region, which the caller keeps; the kernel has copied the message before.
+        unsafe { last.write_volatile(sequence as u8) };
+        self.outgoing.send(self.regions.source, self.slots.size as usize, self.stop)
+    }
+
+    fn arrived(&mut self, _sequence: u64) -> Result<bool> {
+        self.receive(self.regions.sink, self.slots.size)
+    }
+
+    /// One byte: the sockets keep the order.
+    fn release(&mut self, _sequence: u64) -> Result<()> {
+        self.outgoing.send(self.regions.source + self.regions.release, 1, self.stop)
+    }
+
+    fn released(&mut self, _sequence: u64) -> Result<bool> {
+        self.receive(self.regions.sink + self.regions.release, 1)
     }
 }
 

@@ -14,7 +14,7 @@ use self::posting::{Lane, Write};
 use super::{Endpoint, PingPong, Signal};
 use crate::cq::{CompletionQueue, CompletionStatus};
 use crate::error::{Error, ErrorKind, Result, show_errno};
-use crate::plan::Slots;
+use crate::plan::{Regions, Slots};
 use crate::qp::{Qpn, QueuePair};
 
 /// Completions taken in one poll. More than the four signals that one queue pair can have outstanding, so that a
@@ -34,6 +34,13 @@ pub struct WritePath {
     pub rkey: u32,
     /// The peer's queue pair, for messages.
     pub peer_qpn: Qpn,
+}
+
+impl WritePath {
+    /// The path of writes that begin so many bytes behind the start of both regions.
+    pub fn behind(self, offset: u64) -> Self {
+        Self { local_addr: self.local_addr + offset, remote_addr: self.remote_addr + offset, ..self }
+    }
 }
 
 /// Queue pairs in RTS, one completion queue, and the posting that the provider has.
@@ -188,21 +195,18 @@ fn poll_failed(device: &str, code: i32) -> Error {
 /// Completions of one's own writes say nothing that the answer has not said already, unless they failed. They are
 /// reaped in the shadow of a write that has just been posted, not between an arrival and the next post.
 pub struct VerbsPingPong<P> {
-    writes: VerbsEndpoint<P>,
-    outgoing: *mut u8,
-    incoming: *const u8,
+    messages: Marked<P>,
+    releases: Marked<P>,
     signal_every: u32,
     unsignalled: u32,
     looks: u32,
 }
 
-/// Where the last byte of a message lies on this end.
-#[derive(Clone, Copy, Debug)]
-pub struct LastBytes {
-    /// In the source region.
-    pub outgoing: u64,
-    /// In the sink region.
-    pub incoming: u64,
+/// Writes of one kind, and the byte that tells them apart: the last of each.
+struct Marked<P> {
+    writes: VerbsEndpoint<P>,
+    outgoing: *mut u8,
+    incoming: *const u8,
 }
 
 /// Looks in vain at the last byte after which the completion queue is asked whether the write has failed: some 10 µs,
@@ -210,41 +214,48 @@ pub struct LastBytes {
 const LOOKS_BEFORE_DOUBT: u32 = 1 << 14;
 
 impl<P: Posting> VerbsPingPong<P> {
-    /// Over the one queue pair of `writes`, of whose writes every `signal_every`-th is signalled. The caller keeps the
-    /// memory alive longer than this.
-    pub fn new(writes: VerbsEndpoint<P>, last: LastBytes, signal_every: u32) -> Self {
-        let (outgoing, incoming) = (last.outgoing as *mut u8, last.incoming as *const u8);
-        Self { writes, outgoing, incoming, signal_every, unsignalled: 0, looks: 0 }
+    /// Over one queue pair, between `regions`, which the caller keeps alive longer than this: `messages` of `size` bytes
+    /// from their start, `releases` of one byte at their place. Every `signal_every`-th write is signalled.
+    pub fn new(
+        messages: VerbsEndpoint<P>,
+        releases: VerbsEndpoint<P>,
+        regions: Regions,
+        size: u64,
+        signal_every: u32,
+    ) -> Self {
+        let marked = |writes, last| Marked {
+            writes,
+            outgoing: (regions.source + last) as *mut u8,
+            incoming: (regions.sink + last) as *const u8,
+        };
+        let (messages, releases) = (marked(messages, size - 1), marked(releases, regions.release));
+        Self { messages, releases, signal_every, unsignalled: 0, looks: 0 }
+    }
+
+    /// Whether the next write is signalled.
+    #[inline]
+    fn signal(&mut self) -> Signal {
+        let since = self.unsignalled + 1;
+        let signalled = since == self.signal_every;
+        self.unsignalled = if signalled { 0 } else { since };
+        if signalled { Signal::Covering(since) } else { Signal::None }
     }
 
     /// Takes completions off the queue, whichever writes they are of: one in flight never overfills it.
     #[cold]
     fn reap(&mut self) -> Result<()> {
-        self.writes.poll(|_, _| ())
+        self.messages.writes.poll(|_, _| ())
     }
-}
 
-impl<P: Posting> PingPong for VerbsPingPong<P> {
+    /// After a write: not its own completion, which is on its way, but that of the one signalled before.
     #[inline]
-    fn send(&mut self, sequence: u64) -> Result<()> {
-        // SAFETY: the byte lies in the source region, which the caller keeps. The adapter still reads it for the write
-        // before only if it has to repeat that, and the peer, which has answered it, ignores repetitions.
-        unsafe { self.outgoing.write_volatile(sequence as u8) };
-        self.unsignalled += 1;
-        if self.unsignalled < self.signal_every {
-            return self.writes.post_write(0, 0, Signal::None);
-        }
-        self.writes.post_write(0, 0, Signal::Covering(self.unsignalled))?;
-        self.unsignalled = 0;
-        // Not this write's completion, which is on its way, but that of the one signalled before.
-        self.reap()
+    fn reap_after(&mut self, signal: Signal) -> Result<()> {
+        if signal == Signal::None { Ok(()) } else { self.reap() }
     }
 
     #[inline]
-    fn arrived(&mut self, sequence: u64) -> Result<bool> {
-        // SAFETY: the byte lies in the sink region, which the caller keeps; the peer's adapter writes it, so it is
-        // read anew each time.
-        if unsafe { self.incoming.read_volatile() } == sequence as u8 {
+    fn look(&mut self, there: bool) -> Result<bool> {
+        if there {
             self.looks = 0;
             return Ok(true);
         }
@@ -254,6 +265,49 @@ impl<P: Posting> PingPong for VerbsPingPong<P> {
             self.reap()?;
         }
         Ok(false)
+    }
+}
+
+impl<P: Posting> Marked<P> {
+    #[inline]
+    fn write(&mut self, sequence: u64, signal: Signal) -> Result<()> {
+        // SAFETY: the byte lies in the source region, which the caller keeps. The adapter still reads it for the write
+        // before only if it has to repeat that, and the peer, which has answered it, ignores repetitions.
+        unsafe { self.outgoing.write_volatile(sequence as u8) };
+        self.writes.post_write(0, 0, signal)
+    }
+
+    #[inline]
+    fn is_there(&self, sequence: u64) -> bool {
+        // SAFETY: the byte lies in the sink region, which the caller keeps; the peer's adapter writes it, so it is
+        // read anew each time.
+        unsafe { self.incoming.read_volatile() == sequence as u8 }
+    }
+}
+
+impl<P: Posting> PingPong for VerbsPingPong<P> {
+    #[inline]
+    fn send(&mut self, sequence: u64) -> Result<()> {
+        let signal = self.signal();
+        self.messages.write(sequence, signal)?;
+        self.reap_after(signal)
+    }
+
+    #[inline]
+    fn arrived(&mut self, sequence: u64) -> Result<bool> {
+        self.look(self.messages.is_there(sequence))
+    }
+
+    #[inline]
+    fn release(&mut self, sequence: u64) -> Result<()> {
+        let signal = self.signal();
+        self.releases.write(sequence, signal)?;
+        self.reap_after(signal)
+    }
+
+    #[inline]
+    fn released(&mut self, sequence: u64) -> Result<bool> {
+        self.look(self.releases.is_there(sequence))
     }
 }
 

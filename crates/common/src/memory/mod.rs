@@ -1,8 +1,10 @@
 //! Memory that an endpoint can use, chosen before the run: the loop sees an address and keys.
 
 mod host;
+mod inspect;
 
 pub use host::{HostBuffer, check_available, check_huge_pages};
+pub use inspect::Inspector;
 
 use serde::{Deserialize, Serialize};
 

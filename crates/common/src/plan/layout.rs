@@ -1,6 +1,6 @@
 //! Where messages lie: the slots of a queue pair's region, and the regions of an end's buffer.
 
-use super::{Plan, Role};
+use super::{Plan, Role, Traffic};
 use crate::units::ByteSize;
 
 /// Where a message lies in the memory of its queue pair.
@@ -38,6 +38,17 @@ impl Slots {
     }
 }
 
+/// This end's memory for writing in turn.
+#[derive(Clone, Copy, Debug)]
+pub struct Regions {
+    /// The address of what it writes.
+    pub source: u64,
+    /// The address of what the peer writes.
+    pub sink: u64,
+    /// Where, from the start of both, the byte of a [release](crate::endpoint::PingPong::release) lies.
+    pub release: u64,
+}
+
 /// How one end's buffer is divided: a source region for each queue pair if it writes, a sink region for each if
 /// it is written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,9 +62,11 @@ pub struct BufferLayout {
 impl BufferLayout {
     /// The layout of `role`'s buffer under `plan`.
     pub fn new(plan: &Plan, role: Role) -> Self {
+        // Ends that write in turn have a line behind their messages for what is no message.
+        let beside = if plan.traffic == Traffic::PingPong { CACHE_LINE } else { 0 };
         Self {
             qps: u64::from(plan.qps),
-            region: plan.largest().next_multiple_of(PAGE),
+            region: (plan.largest() + beside).next_multiple_of(PAGE),
             sources: u64::from(plan.is_initiator(role)),
             sinks: u64::from(plan.is_target(role)),
         }
@@ -77,6 +90,17 @@ impl BufferLayout {
     /// Where the sink region of `qp` begins.
     pub fn sink(self, qp: u32) -> u64 {
         (self.sources * self.qps + u64::from(qp)) * self.region
+    }
+
+    /// Where, from the start of each region, the byte lies by which an end that is written to in turn is told that it may
+    /// write again: in a line of its own behind the largest message.
+    pub fn release(self) -> u64 {
+        self.region - CACHE_LINE
+    }
+
+    /// The memory of the first queue pair, in a buffer at `base`, of an end that writes and is written to.
+    pub fn regions(self, base: u64) -> Regions {
+        Regions { source: base + self.source(0), sink: base + self.sink(0), release: self.release() }
     }
 
     /// The layout in words: `4 regions of 1 MiB`.
@@ -120,5 +144,17 @@ mod tests {
         let both = BufferLayout::new(&plan, Role::Server);
         assert_eq!(both.total_len(), 8 * 65536);
         assert_eq!((both.source(3), both.sink(0)), (3 * 65536, 4 * 65536));
+    }
+
+    #[test]
+    fn the_releases_of_a_ping_pong_have_a_line_of_their_own() {
+        for (largest, region) in
+            [(2, 4096), (4032, 4096), (4033, 8192), (4096, 8192), (MAX_MSG_SIZE, MAX_MSG_SIZE + 4096)]
+        {
+            let plan = Plan { sizes_bytes: vec![1, largest], traffic: Traffic::PingPong, ..plan() };
+            let layout = BufferLayout::new(&plan, Role::Server);
+            assert_eq!(layout.region_len(), region);
+            assert!(layout.release() >= largest && layout.release() < region, "{largest}");
+        }
     }
 }

@@ -191,12 +191,21 @@ pub struct Round {
     /// What the target found; absent where nothing was checked.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub checked: Option<Checked>,
+    /// What the client found in the answers, where the ends wrote in turn and the data was checked.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub answers_checked: Option<Checked>,
 }
 
 impl Round {
     /// Its length.
     pub fn elapsed(&self) -> Duration {
         Duration::from_nanos(self.elapsed_ns)
+    }
+
+    /// What was found in what arrived, with the direction that it came in.
+    pub fn findings(&self) -> impl Iterator<Item = (Direction, Checked)> {
+        let answers = self.answers_checked.map(|checked| (Role::Server.writes(), checked));
+        self.checked.map(|checked| (self.direction, checked)).into_iter().chain(answers)
     }
 
     /// Its bandwidth.

@@ -49,7 +49,7 @@ impl ResultRow {
     pub fn checked(&self) -> Option<(u64, u64)> {
         match self {
             Self::Bandwidth(row) => row.checked_bytes.zip(row.wrong_bytes),
-            Self::Latency(_) => None,
+            Self::Latency(row) => row.checked_bytes.zip(row.wrong_bytes),
         }
     }
 }
@@ -124,4 +124,10 @@ pub struct LatencyRow {
     pub spread_percent: Option<f64>,
     /// Whether it stands on a round that was cut short.
     pub partial: bool,
+    /// Bytes checked over all rounds, at both ends; absent where nothing was checked.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub checked_bytes: Option<u64>,
+    /// Bytes of those that were wrong.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub wrong_bytes: Option<u64>,
 }

@@ -165,6 +165,7 @@ fn latency_row(size: u64, whole: &[WholeRound]) -> Option<LatencyRow> {
         RoundStats::of(&rounds.iter().map(|latency| value(latency)).collect::<Vec<_>>())
     };
     let typical = stats(|latency| latency.t_typical_usec)?;
+    let checked = all_checked(whole);
     Some(LatencyRow {
         size_bytes: size,
         iterations: iterations(whole)?,
@@ -179,6 +180,8 @@ fn latency_row(size: u64, whole: &[WholeRound]) -> Option<LatencyRow> {
         p99_99_usec: stats(|latency| latency.p99_99_usec)?.median,
         spread_percent: typical.spread_percent(whole.len()),
         partial: is_partial(whole),
+        checked_bytes: checked.map(|checked| checked.checked_bytes),
+        wrong_bytes: checked.map(|checked| checked.wrong_bytes),
     })
 }
 
@@ -205,8 +208,8 @@ fn directions(traffic: Traffic) -> f64 {
 }
 
 fn all_checked(whole: &[WholeRound]) -> Option<Checked> {
-    let outcomes = whole.iter().flat_map(|round| &round.directions).filter_map(|round| round.checked);
-    outcomes.reduce(|mut sum, next| {
+    let outcomes = whole.iter().flat_map(|round| &round.directions).flat_map(|round| round.findings());
+    outcomes.map(|(_, checked)| checked).reduce(|mut sum, next| {
         sum.merge(next);
         sum
     })
@@ -227,14 +230,14 @@ fn directions_apart(round: &WholeRound) -> Option<Duration> {
 
 /// The failure that wrong bytes are.
 pub(super) fn wrong_data(rounds: &[Round]) -> Option<Error> {
-    let wrong: Vec<(&Round, Checked)> = rounds
+    let wrong: Vec<(&Round, Direction, Checked)> = rounds
         .iter()
-        .filter_map(|round| Some((round, round.checked?)))
-        .filter(|(_, checked)| checked.wrong_bytes > 0)
+        .flat_map(|round| round.findings().map(move |(direction, checked)| (round, direction, checked)))
+        .filter(|(_, _, checked)| checked.wrong_bytes > 0)
         .collect();
-    let (round, first) = wrong.first()?;
-    let total: u64 = wrong.iter().map(|(_, checked)| checked.wrong_bytes).sum();
-    let direction = match round.direction {
+    let (round, direction, first) = wrong.first()?;
+    let total: u64 = wrong.iter().map(|(_, _, checked)| checked.wrong_bytes).sum();
+    let direction = match direction {
         Direction::ClientToServer => "from the client to the server",
         Direction::ServerToClient => "from the server to the client",
     };
@@ -248,13 +251,16 @@ pub(super) fn wrong_data(rounds: &[Round]) -> Option<Error> {
     )
     .fact("direction", direction);
     Some(match first.first_wrong {
-        Some(byte) => error.fact(
-            "first wrong byte",
-            format!(
-                "queue pair {}, offset {}: expected 0x{:02x}, found 0x{:02x}",
-                byte.qp, byte.offset, byte.expected, byte.found
-            ),
-        ),
+        Some(byte) => {
+            let message = byte.message.map_or(String::new(), |number| format!(", message {number}"));
+            error.fact(
+                "first wrong byte",
+                format!(
+                    "queue pair {}{message}, offset {}: expected 0x{:02x}, found 0x{:02x}",
+                    byte.qp, byte.offset, byte.expected, byte.found
+                ),
+            )
+        }
         None => error,
     })
 }
@@ -278,6 +284,7 @@ mod tests {
             latency: None,
             partial: false,
             checked: None,
+            answers_checked: None,
         }
     }
 
@@ -396,12 +403,26 @@ mod tests {
     #[test]
     fn wrong_bytes_are_a_failure_that_names_the_first() {
         let mut bad = round(0, Out, 1000, 100);
-        let first_wrong = Some(WrongByte { qp: 2, offset: 5, expected: 1, found: 0xff });
+        let first_wrong = Some(WrongByte { qp: 2, message: None, offset: 5, expected: 1, found: 0xff });
         bad.checked = Some(Checked { checked_bytes: 100, wrong_bytes: 3, first_wrong });
         let error = wrong_data(&[bad.clone()]).unwrap();
         assert_eq!(error.what, "3 bytes arrived wrong, first at message size 64 KiB in round 1");
         assert_eq!(error.facts[1].value, "queue pair 2, offset 5: expected 0x01, found 0xff");
         let (rows, _) = summarise(Some(&plan()), None, &[bad]);
         assert_eq!(rows[0].checked(), Some((100, 3)));
+    }
+
+    #[test]
+    fn wrong_bytes_of_an_answer_are_the_servers() {
+        let good = Checked { checked_bytes: 100, ..Checked::default() };
+        let first_wrong = Some(WrongByte { qp: 0, message: Some(7), offset: 5, expected: 1, found: 3 });
+        let bad = Checked { checked_bytes: 100, wrong_bytes: 1, first_wrong };
+        let round = Round { checked: Some(good), answers_checked: Some(bad), ..round(0, Out, 10, 100) };
+        let error = wrong_data(&[round]).unwrap();
+        let facts: Vec<&str> = error.facts.iter().map(|fact| fact.value.as_str()).collect();
+        assert_eq!(
+            facts,
+            ["from the server to the client", "queue pair 0, message 7, offset 5: expected 0x01, found 0x03"]
+        );
     }
 }

@@ -211,11 +211,10 @@ fn inline(end: &RdmaEnd, plan: &Plan) -> String {
 fn footer(document: &Document, plan: &Plan) -> String {
     let mut lines = Vec::new();
     let mut add = |label: &str, value: &str| lines.push(format!(" {label:<13}: {value}\n"));
-    if plan.traffic != Traffic::PingPong {
-        add("Data", &data(document, plan));
-        if matches!(&document.link, Some(link) if link.line_rate().is_none()) {
-            add("Line rate", "unknown, or an emulation's; no share of it is given");
-        }
+    add("Data", &data(document, plan));
+    let of_a_line = plan.traffic != Traffic::PingPong;
+    if of_a_line && document.link.as_ref().is_some_and(|link| link.line_rate().is_none()) {
+        add("Line rate", "unknown, or an emulation's; no share of it is given");
     }
     if let Some(achieved) = achieved(document) {
         add("Rate limit", &achieved);
@@ -230,10 +229,14 @@ fn data(document: &Document, plan: &Plan) -> String {
     let checks = || document.results.iter().filter_map(ResultRow::checked);
     let (checked, wrong): (u64, u64) =
         (checks().map(|check| check.0).sum(), checks().map(|check| check.1).sum());
+    let by = match plan.traffic {
+        Traffic::PingPong => "both ends, message by message",
+        Traffic::Unidirectional | Traffic::Bidirectional => "the target",
+    };
     match (plan.validate, wrong) {
         (false, _) => "not checked (--validate checks what arrives)".to_owned(),
-        (true, 0) => format!("{checked} bytes checked by the target, all as sent"),
-        (true, wrong) => format!("{checked} bytes checked by the target, {wrong} WRONG"),
+        (true, 0) => format!("{checked} bytes checked by {by}, all as sent"),
+        (true, wrong) => format!("{checked} bytes checked by {by}, {wrong} WRONG"),
     }
 }
 
@@ -336,6 +339,7 @@ mod tests {
                 latency: None,
                 partial: false,
                 checked: Some(crate::validate::Checked { checked_bytes: 393_216, ..Default::default() }),
+                answers_checked: None,
             })
             .collect();
         document.plan = Some(plan);

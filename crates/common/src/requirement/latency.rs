@@ -135,6 +135,8 @@ mod tests {
             p99_99_usec: 5.0,
             spread_percent: None,
             partial: false,
+            checked_bytes: None,
+            wrong_bytes: None,
         };
         let mut ceilings = LatencyCeilings::default();
         assert!(ceilings.is_empty());

@@ -277,6 +277,8 @@ mod tests {
             p99_99_usec: 8.5,
             spread_percent: None,
             partial: false,
+            checked_bytes: None,
+            wrong_bytes: None,
         }
     }
 

@@ -20,10 +20,9 @@ use crate::error::{Error, ErrorKind, Origin, Result};
 use crate::exchange::message::EndInfo;
 use crate::exchange::tcp::TcpChannel;
 use crate::exchange::{Channel, Message, out_of_order, while_working};
-use crate::memory::{Buffer, Fill, HostBuffer, check_slots, fill_slots};
+use crate::memory::{Buffer, Fill, HostBuffer, Inspector, check_slots, fill_slots};
 use crate::plan::{BufferLayout, Plan, Role, Slots, Traffic};
 use crate::report::{Conditions, Evidence, Link, MemoryUse};
-use crate::units::ByteSize;
 use crate::validate::{Checked, Direction, Pattern};
 use crate::watch::Stop;
 
@@ -188,13 +187,17 @@ impl Session {
         }
     }
 
-    /// Empties this end's sinks: what is polled for a message must not hold an earlier one's.
-    pub fn clear_sinks(&self, slots: Slots) {
-        let zeros = vec![0; slots.size.min(ByteSize::MIB) as usize];
-        for qp in 0..self.plan.qps {
-            let end = self.layout.sink(qp) + slots.size;
-            self.data.buffer().write_at(end - zeros.len() as u64, &zeros);
+    /// Clears the bytes of this end's sink that are polled: none may hold the number of an earlier message.
+    pub fn clear_marks(&self, slots: Slots) {
+        for mark in [slots.size - 1, self.layout.release()] {
+            self.data.buffer().write_at(self.layout.sink(0) + mark, &[0]);
         }
+    }
+
+    /// Looks at each message that the peer writes in its turn in a round.
+    pub fn inspector(&self, slots: Slots, point: u32, round: u32) -> Inspector<'_, HostBuffer> {
+        let pattern = Pattern::new(self.arriving(), 0, point, round);
+        Inspector::new(self.data.buffer(), self.layout.sink(0), slots.size, pattern)
     }
 
     /// Checks what the peer has written in a round, of which it says how many messages went over each queue pair.

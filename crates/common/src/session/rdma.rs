@@ -8,7 +8,7 @@ use crate::counters::Counters;
 use crate::cq::CompletionQueue;
 use crate::device::{ChosenPort, Context};
 use crate::endpoint::verbs::{
-    self, Classic, Extended, Fetched, Inline, LastBytes, VerbsEndpoint, VerbsPingPong, WritePath,
+    self, Classic, Extended, Fetched, Inline, VerbsEndpoint, VerbsPingPong, WritePath,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::exchange::message::EndInfo;
@@ -17,7 +17,7 @@ use crate::gid::Addressing;
 use crate::host::HostFiles;
 use crate::memory::{Buffer, HostBuffer};
 use crate::mr::{Access, MemoryRegion, Ordering, ProtectionDomain};
-use crate::plan::{BufferLayout, Plan, Role, Slots, Traffic};
+use crate::plan::{BufferLayout, Plan, Regions, Role, Slots, Traffic};
 use crate::qp::{Path, QpAddress, QueuePair};
 use crate::report::{Evidence, Link, RdmaEnd};
 
@@ -272,7 +272,7 @@ fn link(agreed: &AgreedPlan, addressing: &Addressing, role: Role, ours: RdmaEnd,
 
 /// What writing in turn needs besides the queue pair.
 struct Turn {
-    last: LastBytes,
+    regions: Regions,
     signal_every: u32,
     slots: Slots,
 }
@@ -292,11 +292,12 @@ impl RdmaSession {
 
     /// The endpoint's type is chosen here, once for a stretch.
     pub(super) fn measure<M: Measure>(&self, slots: Slots, measure: M) -> Result<()> {
+        let paths = &self.paths;
         match (self.posting, slots.size <= self.inline_bytes) {
-            (Posting::Extended, false) => measure.run(&mut self.endpoint::<Extended<Fetched>>(slots)),
-            (Posting::Extended, true) => measure.run(&mut self.endpoint::<Extended<Inline>>(slots)),
-            (Posting::Classic, false) => measure.run(&mut self.endpoint::<Classic<Fetched>>(slots)),
-            (Posting::Classic, true) => measure.run(&mut self.endpoint::<Classic<Inline>>(slots)),
+            (Posting::Extended, false) => measure.run(&mut self.endpoint::<Extended<Fetched>>(slots, paths)),
+            (Posting::Extended, true) => measure.run(&mut self.endpoint::<Extended<Inline>>(slots, paths)),
+            (Posting::Classic, false) => measure.run(&mut self.endpoint::<Classic<Fetched>>(slots, paths)),
+            (Posting::Classic, true) => measure.run(&mut self.endpoint::<Classic<Inline>>(slots, paths)),
         }
     }
 
@@ -308,7 +309,7 @@ impl RdmaSession {
         signal_every: u32,
         measure: M,
     ) -> Result<()> {
-        let turn = Turn { last: self.last_bytes(layout, slots), signal_every, slots };
+        let turn = Turn { regions: layout.regions(self.region.buffer().address()), signal_every, slots };
         match (self.posting, slots.size <= self.inline_bytes) {
             (Posting::Extended, false) => measure.run(&mut self.in_turn::<Extended<Fetched>>(turn)),
             (Posting::Extended, true) => measure.run(&mut self.in_turn::<Extended<Inline>>(turn)),
@@ -317,18 +318,15 @@ impl RdmaSession {
         }
     }
 
-    /// Where the last byte of the first queue pair's messages lies.
-    fn last_bytes(&self, layout: BufferLayout, slots: Slots) -> LastBytes {
-        let last = self.region.buffer().address() + slots.size - 1;
-        LastBytes { outgoing: last + layout.source(0), incoming: last + layout.sink(0) }
-    }
-
     fn in_turn<P: verbs::Posting>(&self, turn: Turn) -> VerbsPingPong<P> {
-        VerbsPingPong::new(self.endpoint(turn.slots), turn.last, turn.signal_every)
+        let Turn { regions, signal_every, slots } = turn;
+        let paths: Vec<WritePath> = self.paths.iter().map(|path| path.behind(regions.release)).collect();
+        let releases = self.endpoint(Slots::of(1), &paths);
+        VerbsPingPong::new(self.endpoint(slots, &self.paths), releases, regions, slots.size, signal_every)
     }
 
-    fn endpoint<P: verbs::Posting>(&self, slots: Slots) -> VerbsEndpoint<P> {
-        VerbsEndpoint::new(self.context.name(), &self.cq, &self.qps, &self.paths, slots, self.post_list)
+    fn endpoint<P: verbs::Posting>(&self, slots: Slots, paths: &[WritePath]) -> VerbsEndpoint<P> {
+        VerbsEndpoint::new(self.context.name(), &self.cq, &self.qps, paths, slots, self.post_list)
     }
 
     pub(super) fn evidence(&self, role: Role) -> Evidence {

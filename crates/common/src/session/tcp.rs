@@ -190,9 +190,8 @@ impl TcpSession {
         let ([outgoing, ..], [incoming, ..]) = (self.outgoing.as_slice(), self.incoming.as_slice()) else {
             return Err(Error::new(ErrorKind::Protocol, "the ends of this plan do not write in turn"));
         };
-        let base = self.buffer.address();
-        let (source, sink) = (base + layout.source(0), base + layout.sink(0));
-        measure.run(&mut TcpPingPong::new((outgoing, incoming), source, sink, slots, stop)?)
+        let regions = layout.regions(self.buffer.address());
+        measure.run(&mut TcpPingPong::new((outgoing, incoming), regions, slots, stop)?)
     }
 
     pub(super) fn as_target<R>(&self, slots: Slots, layout: BufferLayout, body: impl FnOnce() -> R) -> R {
