@@ -160,15 +160,27 @@ pub enum Parse<A> {
 /// # Errors
 /// [`ErrorKind::Usage`] with clap's own words and its suggestion, if it has one.
 pub fn parse<A: Parser>(argv: impl IntoIterator<Item = OsString>) -> Result<Parse<A>> {
+    parse_knowing(argv, way_out)
+}
+
+/// The same for a tool whose users have other habits: `way_out` says what to do instead of an option (as it was typed,
+/// with `-` for `_`) that the tool does not know.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_knowing<A: Parser>(
+    argv: impl IntoIterator<Item = OsString>,
+    way_out: fn(&str) -> Option<&'static str>,
+) -> Result<Parse<A>> {
     let argv =
         argv.into_iter().enumerate().map(|(index, arg)| if index == 0 { arg } else { with_dashes(arg) });
     match A::command().try_get_matches_from(argv) {
         Ok(matches) => {
-            let args = A::from_arg_matches(&matches).map_err(|error| usage_error(&error))?;
+            let args = A::from_arg_matches(&matches).map_err(|error| usage_error(&error, way_out))?;
             Ok(Parse::Run(Parsed { args, given: given_on_command_line(&matches) }))
         }
         Err(error) if !error.use_stderr() => Ok(Parse::Text(error.render().to_string())),
-        Err(error) => Err(usage_error(&error)),
+        Err(error) => Err(usage_error(&error, way_out)),
     }
 }
 
@@ -195,7 +207,7 @@ fn given_on_command_line(matches: &ArgMatches) -> Vec<String> {
     matches.ids().filter(is_argument).filter(given).map(|id| id.as_str().to_owned()).collect()
 }
 
-fn usage_error(error: &clap::Error) -> Error {
+fn usage_error(error: &clap::Error, way_out: fn(&str) -> Option<&'static str>) -> Error {
     let text = error.render().to_string();
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let what = lines.next().unwrap_or_default().trim_start_matches("error: ").to_owned();
@@ -212,7 +224,7 @@ fn usage_error(error: &clap::Error) -> Error {
     let way_out = unknown_option(error).and_then(way_out).map(str::to_owned);
     usage.hint(way_out.or(hint).unwrap_or_else(|| match error.kind() {
         clap::error::ErrorKind::UnknownArgument => {
-            "--help lists every option, docs/compatibility.md what perftest's options are here".to_owned()
+            "--help lists every option, docs/compatibility.md what other tools' options are here".to_owned()
         }
         _ => "--help lists every option with its range".to_owned(),
     }))

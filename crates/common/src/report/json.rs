@@ -1,10 +1,12 @@
 //! Where a document goes, and how.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use super::Document;
+use serde::Serialize;
+
 use crate::error::{Error, ErrorKind, Result, show_io_error};
 
 /// Where JSON was asked for.
@@ -21,6 +23,17 @@ impl JsonTarget {
     pub fn from_option(option: Option<&Option<PathBuf>>) -> Option<Self> {
         option.map(|file| file.clone().map_or(Self::Stdout, Self::File))
     }
+
+    /// From a command line that was not understood: whoever asked for `--json` reads stdout all the same.
+    pub fn from_unparsed(argv: &[OsString]) -> Option<Self> {
+        argv.iter().filter_map(|arg| arg.to_str()).find_map(|arg| match arg.strip_prefix("--json")? {
+            "" => Some(Self::Stdout),
+            file => {
+                let file = file.strip_prefix('=').filter(|file| !file.is_empty());
+                file.map(|file| Self::File(PathBuf::from(file)))
+            }
+        })
+    }
 }
 
 /// How a document is laid out.
@@ -36,7 +49,7 @@ pub enum Layout {
 ///
 /// # Errors
 /// [`ErrorKind::Output`] with the path.
-pub fn write_document(document: &Document, target: &JsonTarget, layout: Layout) -> Result<()> {
+pub fn write_document(document: &impl Serialize, target: &JsonTarget, layout: Layout) -> Result<()> {
     let mut text = match layout {
         Layout::Pretty => serde_json::to_string_pretty(document),
         Layout::Line => serde_json::to_string(document),

@@ -284,6 +284,6 @@ impl RdmaEnd {
 }
 
 /// Now, in UTC, to the millisecond, as RFC 3339 writes it.
-fn timestamp() -> String {
+pub fn timestamp() -> String {
     humantime::format_rfc3339_millis(SystemTime::now()).to_string()
 }

@@ -3,7 +3,6 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the one place that writes to the streams")]
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 
 use super::{BandwidthUnit, Detail, Document, JsonTarget, Layout, render_table, write_document};
 use crate::args::OutputArgs;
@@ -41,14 +40,7 @@ impl Output {
     /// For a command line that was not understood: `--json` is looked for all the same, since whoever asked for it
     /// reads stdout.
     pub fn for_unparsed(tool: &'static str, argv: &[OsString]) -> Self {
-        let option =
-            argv.iter().filter_map(|arg| arg.to_str()).find_map(|arg| match arg.strip_prefix("--json")? {
-                "" => Some(JsonTarget::Stdout),
-                file => {
-                    let file = file.strip_prefix('=').filter(|file| !file.is_empty());
-                    file.map(|file| JsonTarget::File(PathBuf::from(file)))
-                }
-            });
+        let option = JsonTarget::from_unparsed(argv);
         let layout = option.as_ref().map_or(Layout::Pretty, layout_of);
         Self { tool, json: option, layout, unit: BandwidthUnit::Mib, detail: Detail::default() }
     }
