@@ -1,0 +1,81 @@
+//! What `main` does: from the words of the command line to an exit status.
+#![allow(clippy::print_stdout, reason = "the texts of --help and --version go to stdout")]
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::process::ExitCode;
+
+use linkproof_common::args::{Parse, parse_knowing};
+use linkproof_common::error::{Error, ExitStatus, Result};
+use linkproof_common::interrupt;
+use linkproof_common::report::JsonTarget;
+
+use crate::args::{Args, way_out};
+use crate::backend::Carrier;
+use crate::plan::Point;
+use crate::report::{Document, Output, Progress, RankHost};
+use crate::run::{Measured, Observer};
+use crate::summary::RankLog;
+use crate::threads;
+
+/// Parses the command line, runs, and shows what came of it.
+pub fn main() -> ExitCode {
+    interrupt::install();
+    let argv: Vec<OsString> = std::env::args_os().collect();
+    let status = match parse_knowing::<Args>(argv.clone(), way_out) {
+        Ok(Parse::Run(parsed)) => run(&parsed.args),
+        Ok(Parse::Text(text)) => print_text(&text),
+        Err(error) => fail(error, &Output::for_unparsed(&argv)),
+    };
+    ExitCode::from(status as u8)
+}
+
+/// A reader that has seen enough and closed the pipe is no failure.
+fn print_text(text: &str) -> ExitStatus {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    ExitStatus::Good
+}
+
+fn fail(error: Error, output: &Output) -> ExitStatus {
+    let mut document = Document::begin();
+    document.conclude(Some(error));
+    output.show(&document)
+}
+
+fn run(args: &Args) -> ExitStatus {
+    let output = Output::new(JsonTarget::from_option(args.json.as_ref()), args.verbose);
+    let mut record = Record { document: Document::begin(), progress: Progress::default() };
+    let result = measure(args, &mut record);
+    record.progress.end();
+    record.document.conclude(result.err());
+    output.show(&record.document)
+}
+
+fn measure(args: &Args, record: &mut Record) -> Result<()> {
+    let plan = args.plan(args.n_ranks())?;
+    record.document.plan = Some(plan.clone());
+    threads::run(&plan, args.inject_fault, record)
+}
+
+/// Rank 0's notes.
+struct Record {
+    document: Document,
+    progress: Progress,
+}
+
+impl Observer for Record {
+    fn met(&mut self, ranks: &[RankHost], carrier: &Carrier) {
+        self.document.hosts = ranks.to_vec();
+        self.document.backend = Some(carrier.clone());
+    }
+
+    fn begins(&mut self, point: &Point, index: usize, of: usize) {
+        self.progress.begins(point, index, of);
+    }
+
+    fn logs(&mut self, _: &Point, _: u32, _: &[RankLog]) {}
+
+    fn measured(&mut self, measured: Measured) {
+        self.document.add(&measured);
+    }
+}

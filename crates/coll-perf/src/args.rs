@@ -1,0 +1,248 @@
+//! The command line: nccl-tests' letters, our long names.
+
+mod lists;
+mod nccl_tests;
+
+pub use nccl_tests::way_out;
+
+use std::path::PathBuf;
+
+use clap::Parser;
+use linkproof_common::args::parse_seconds;
+use linkproof_common::error::{Error, ErrorKind, Result};
+use linkproof_common::units::ByteSize;
+
+use crate::backend::{Pacing, Placement};
+use crate::collective::Kind;
+use crate::fault::Fault;
+use crate::plan::{Plan, Transport};
+use crate::sweep::{Advance, sizes};
+use crate::traffic::Traffic;
+use lists::{Collectives, DataTypes, RedOps, Roots};
+
+/// Measure collectives: all_reduce, alltoall and nine others
+///
+/// `coll-perf --op alltoall -b 1M -e 256M` measures alltoall between the processors of this machine, one rank each, and
+/// needs nothing else. Sizes, counts and bandwidths are nccl-tests'.
+#[derive(Parser, Clone, Debug)]
+#[command(name = "coll-perf", version, after_help = EXIT_STATUSES)]
+pub struct Args {
+    /// Collectives: one, a list, or all. Spellings like all-to-all and allreduce are taken
+    #[arg(
+        long,
+        visible_alias = "collective",
+        value_name = "NAMES",
+        default_value = "all_reduce",
+        help_heading = "The measurement"
+    )]
+    pub op: Collectives,
+    /// Smallest size in bytes; K, M and G are powers of 1024 [default: 1M, or -e if that is less]
+    #[arg(short = 'b', long, alias = "minbytes", value_name = "SIZE", help_heading = "The measurement")]
+    pub min_bytes: Option<ByteSize>,
+    /// Largest size in bytes [default: 32M, or -b if that is more]
+    #[arg(short = 'e', long, alias = "maxbytes", value_name = "SIZE", help_heading = "The measurement")]
+    pub max_bytes: Option<ByteSize>,
+    /// From one size to the next: plus so many bytes
+    #[arg(
+        short = 'i',
+        long,
+        alias = "stepbytes",
+        value_name = "SIZE",
+        conflicts_with = "step_factor",
+        help_heading = "The measurement"
+    )]
+    pub step_bytes: Option<ByteSize>,
+    /// From one size to the next: times this [default: 2]
+    #[arg(short = 'f', long, alias = "stepfactor", value_name = "N", value_parser = clap::value_parser!(u64).range(2..), help_heading = "The measurement")]
+    pub step_factor: Option<u64>,
+    /// Types: one, a list, or all of int8, uint8, int32, uint32, int64, uint64, half, float, double, bfloat16, f8e4m3, f8e5m2
+    #[arg(
+        short = 'd',
+        long,
+        value_name = "TYPES",
+        default_value = "float",
+        help_heading = "The measurement"
+    )]
+    pub datatype: DataTypes,
+    /// Reductions: one, a list, or all of sum, prod, max, min, avg
+    #[arg(short = 'o', long, value_name = "REDOPS", default_value = "sum", help_heading = "The measurement")]
+    pub redop: RedOps,
+    /// Roots: one, a list, or all
+    #[arg(
+        short = 'r',
+        long,
+        value_name = "RANKS",
+        default_value = "0",
+        allow_hyphen_values = true,
+        help_heading = "The measurement"
+    )]
+    pub root: Roots,
+    /// alltoallv: bytes from each rank (a line) to each (a number in it), instead of sizes
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["min_bytes", "max_bytes", "step_bytes", "step_factor"], help_heading = "The measurement")]
+    pub matrix: Option<PathBuf>,
+    /// Where results go; in place is left out where it has no meaning
+    #[arg(long, value_name = "WHERE", value_enum, default_value_t = Places::Both, help_heading = "The measurement")]
+    pub placement: Places,
+
+    /// Iterations of a round
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = "Timing")]
+    pub iters: u32,
+    /// Iterations before the first round of each size, not counted
+    #[arg(
+        short = 'w',
+        long,
+        alias = "warmup-iters",
+        value_name = "N",
+        default_value_t = 5,
+        help_heading = "Timing"
+    )]
+    pub warmup: u32,
+    /// Calls in an iteration, timed together
+    #[arg(short = 'm', long, alias = "agg-iters", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = "Timing")]
+    pub calls: u32,
+    /// Rounds of each size; the table shows their median, JSON keeps them all
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = "Timing")]
+    pub rounds: u32,
+    /// 0: ranks don't wait for each other between iterations (pipelined). 3: all meet before each, outside the time (aligned)
+    #[arg(short = 'z', long, value_name = "N", default_value_t = 0, help_heading = "Timing")]
+    pub blocking: u8,
+    /// All ranks meet before each iteration, outside the time: the same as -z 3
+    #[arg(long, conflicts_with = "blocking", help_heading = "Timing")]
+    pub aligned: bool,
+    /// 1: check the results that each round leaves. 0: don't
+    #[arg(short = 'c', long, value_name = "N", default_value_t = 1, help_heading = "Timing")]
+    pub check: u32,
+    /// How long a rank waits for another before it gives up
+    #[arg(short = 'T', long, value_name = "SECONDS", default_value = "60", value_parser = parse_seconds, help_heading = "Timing")]
+    pub timeout: f64,
+
+    /// Ranks on this machine, each a thread [default: one a processor, at least 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = "Ranks")]
+    pub ranks: Option<u32>,
+    /// What carries the bytes
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = Transport::Shm, help_heading = "Ranks")]
+    pub transport: Transport,
+
+    /// Write the result as one JSON document to stdout, or to FILE beside the table
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, help_heading = "Output")]
+    pub json: Option<Option<PathBuf>>,
+    /// Show every round and every rank
+    #[arg(short = 'v', long, help_heading = "Output")]
+    pub verbose: bool,
+
+    /// For tests: flip:RANK:OFFSET or delay:RANK:MICROSECONDS
+    #[arg(long, value_name = "FAULT", hide = true)]
+    pub inject_fault: Option<Fault>,
+}
+
+const EXIT_STATUSES: &str = "Exit status:
+  0  measured, and good
+  1  measured, but a result was wrong
+  2  the command line
+  3  this machine: memory, limit, library
+  4  another rank, or the path to it
+  130  interrupted; what was measured until then is printed and marked";
+
+/// Where results go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Places {
+    /// To a buffer of their own
+    Out,
+    /// Where the input was
+    In,
+    /// One after the other
+    Both,
+}
+
+/// The sizes of a run without -b and -e.
+const MIN_BYTES: u64 = ByteSize::MIB;
+const MAX_BYTES: u64 = 32 * ByteSize::MIB;
+
+fn usage(what: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Usage, what)
+}
+
+impl Args {
+    /// The number of ranks.
+    pub fn n_ranks(&self) -> u32 {
+        let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
+        self.ranks.unwrap_or(processors.max(2))
+    }
+
+    /// The plan of a run with `n_ranks` ranks.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Usage`] where options contradict each other, or a size rounds to nothing.
+    pub fn plan(&self, n_ranks: u32) -> Result<Plan> {
+        let collectives = self.op.kinds(n_ranks);
+        if self.matrix.is_some() && collectives != [Kind::Alltoallv] {
+            return Err(usage("--matrix is for alltoallv alone").hint("--op alltoallv --matrix FILE"));
+        }
+        let matrix = self.matrix.as_ref().map(|path| Traffic::read(path, n_ranks)).transpose()?;
+        let plan = Plan {
+            collectives,
+            sizes_bytes: if matrix.is_some() { Vec::new() } else { self.sizes()? },
+            dtypes: self.datatype.0.clone(),
+            redops: self.redop.0.clone(),
+            roots: self.root.ranks(n_ranks)?,
+            placements: match self.placement {
+                Places::Out => vec![Placement::OutOfPlace],
+                Places::In => vec![Placement::InPlace],
+                Places::Both => vec![Placement::OutOfPlace, Placement::InPlace],
+            },
+            n_ranks,
+            transport: self.transport,
+            rounds: self.rounds,
+            iterations: self.iters,
+            calls_per_iteration: self.calls,
+            warmup_iterations: self.warmup,
+            pacing: self.pacing()?,
+            check: self.check()?,
+            timeout_seconds: self.timeout,
+            matrix_bytes: matrix.map(|traffic| traffic.rows()),
+        };
+        if plan.points()?.is_empty() {
+            return Err(usage("in place has no meaning for any of these collectives, or not with -m")
+                .hint("--placement out"));
+        }
+        Ok(plan)
+    }
+
+    fn sizes(&self) -> Result<Vec<u64>> {
+        let given = |size: Option<ByteSize>| size.map(ByteSize::bytes);
+        let (min, max) = (given(self.min_bytes), given(self.max_bytes));
+        let first = min.unwrap_or(MIN_BYTES.min(max.unwrap_or(MIN_BYTES)));
+        let last = max.unwrap_or(MAX_BYTES.max(first));
+        let advance = match (self.step_bytes, self.step_factor) {
+            (Some(ByteSize(0)), _) => return Err(usage("-i is 0 bytes: the sizes would never end")),
+            (Some(bytes), _) => Advance::Bytes(bytes.bytes()),
+            (None, factor) => Advance::Factor(factor.unwrap_or(2)),
+        };
+        sizes(first, last, advance).map_err(|why| usage(why).hint("-b is the smallest size, -e the largest"))
+    }
+
+    fn pacing(&self) -> Result<Pacing> {
+        match self.blocking {
+            3 => Ok(Pacing::Aligned),
+            0 if self.aligned => Ok(Pacing::Aligned),
+            0 => Ok(Pacing::Pipelined),
+            1 => Err(usage("-z 1 would time the barrier between iterations together with them")
+                .hint("-z 3 has the same barrier, and leaves it out of the time")),
+            2 => Err(usage("-z 2 makes calls wait for their end, which those of the host backend do anyway")
+                .hint("-z 0")),
+            other => Err(usage(format!("-z {other} means nothing")).hint("-z 0 is pipelined, -z 3 aligned")),
+        }
+    }
+
+    fn check(&self) -> Result<bool> {
+        match self.check {
+            0 => Ok(false),
+            1 => Ok(true),
+            more => Err(usage(format!("-c {more} asks for {more} more runs to be checked"))
+                .hint("the timed rounds themselves are checked: -c 1, and as many --rounds as you like")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

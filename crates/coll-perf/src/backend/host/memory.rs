@@ -1,0 +1,127 @@
+//! The two buffers of a rank in host memory.
+
+use linkproof_common::error::Result;
+use linkproof_common::memory::{Buffer, HostBuffer, MemoryKind};
+
+use crate::backend::{Placement, Side};
+use crate::collective::{InPlace, Shape};
+
+/// Bytes between the begin of the send buffer's page and of the receive buffer's: buffers that begin at the same place
+/// of a page make stores and later loads look alike to the processor, which compares 12 bits of an address first.
+const SKEW: u64 = 1024;
+
+/// The input is copied by way of pieces of this size, which stay in the first-level cache.
+const PIECE: usize = 16 << 10;
+
+/// Memory of one rank.
+pub(crate) struct Memory {
+    send: HostBuffer,
+    recv: HostBuffer,
+    place: Place,
+}
+
+/// Where the two buffers of a call are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Apart,
+    Shared(InPlace),
+}
+
+impl Memory {
+    /// Nothing yet.
+    ///
+    /// # Errors
+    /// As [`HostBuffer::new`].
+    pub(crate) fn new() -> Result<Self> {
+        Self::of(1, 1)
+    }
+
+    fn of(send_bytes: u64, recv_bytes: u64) -> Result<Self> {
+        Ok(Self {
+            send: HostBuffer::new(send_bytes, MemoryKind::Host)?,
+            recv: HostBuffer::new(recv_bytes.max(send_bytes) + SKEW, MemoryKind::Host)?,
+            place: Place::Apart,
+        })
+    }
+
+    /// Makes room. A receive buffer is as long as the send buffer, since it is the shared one in place.
+    ///
+    /// # Errors
+    /// As [`HostBuffer::new`].
+    pub(crate) fn reserve(&mut self, send_bytes: u64, recv_bytes: u64) -> Result<()> {
+        *self = Self::of(send_bytes.max(1), recv_bytes)?;
+        Ok(())
+    }
+
+    /// The bytes that [`Memory::reserve`] takes.
+    pub(crate) fn needs(send_bytes: u64, recv_bytes: u64) -> u64 {
+        send_bytes + send_bytes.max(recv_bytes) + SKEW
+    }
+
+    /// Places the buffers of a call. Panics where they don't fit: the run has reserved for the largest.
+    pub(crate) fn place(&mut self, shape: &Shape, placement: Placement) {
+        let shared = shape.in_place.filter(|_| placement == Placement::InPlace);
+        self.place = shared.map_or(Place::Apart, Place::Shared);
+        let end = |at: u64, bytes: u64| SKEW + at + bytes;
+        let (send_end, recv_end) = match self.place {
+            Place::Apart => (0, end(0, shape.recv_bytes)),
+            Place::Shared(at) => (end(at.send_at, shape.send_bytes), end(at.recv_at, shape.recv_bytes)),
+        };
+        assert!(shape.send_bytes <= self.send.len() && send_end.max(recv_end) <= self.recv.len());
+    }
+
+    /// The address of what the call sends.
+    pub(crate) fn send_address(&self) -> u64 {
+        match self.place {
+            Place::Apart => self.send.address(),
+            Place::Shared(at) => self.recv.address() + SKEW + at.send_at,
+        }
+    }
+
+    /// The address of what it receives.
+    pub(crate) fn recv_address(&self) -> u64 {
+        self.recv.address() + self.recv_begin()
+    }
+
+    /// The address of the input, which in place is kept aside.
+    pub(crate) fn input_address(&self) -> u64 {
+        self.send.address()
+    }
+
+    /// Whether both buffers share memory.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.place != Place::Apart
+    }
+
+    pub(crate) fn write(&self, side: Side, offset: u64, bytes: &[u8]) {
+        match side {
+            Side::Send => self.send.write_at(offset, bytes),
+            Side::Recv => self.recv.write_at(self.recv_begin() + offset, bytes),
+        }
+    }
+
+    pub(crate) fn read(&self, side: Side, offset: u64, bytes: &mut [u8]) {
+        match side {
+            Side::Send => self.send.read_at(offset, bytes),
+            Side::Recv => self.recv.read_at(self.recv_begin() + offset, bytes),
+        }
+    }
+
+    /// Copies the first `bytes` of the input that was kept aside to where the call sends from.
+    pub(crate) fn copy_input(&self, bytes: u64) {
+        let Place::Shared(at) = self.place else { return };
+        let mut piece = vec![0; PIECE];
+        for offset in (0..bytes).step_by(PIECE) {
+            let piece = &mut piece[..PIECE.min((bytes - offset) as usize)];
+            self.send.read_at(offset, piece);
+            self.recv.write_at(SKEW + at.send_at + offset, piece);
+        }
+    }
+
+    fn recv_begin(&self) -> u64 {
+        match self.place {
+            Place::Apart => SKEW,
+            Place::Shared(at) => SKEW + at.recv_at,
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! The host backend: the ranks' processors move and reduce the bytes.
+
+mod copy;
+mod fold;
+mod memory;
+pub mod shm;

@@ -1,0 +1,94 @@
+//! What may make the figures of a run mean less than they seem to.
+
+use std::collections::BTreeMap;
+
+use linkproof_common::units::ByteSize;
+use linkproof_common::warning::{SPREAD_WORTH_A_WORD_PERCENT, Warning};
+
+use super::stragglers::tells;
+use super::{Document, ResultRow};
+
+/// A rank that comes last to so many of the iterations is no accident: of two ranks each is last to half of them.
+const MOSTLY_LAST: f64 = 0.75;
+/// A rank that is so far behind, as a share of the time, costs what is worth a word. Taste.
+const WORTH_WAITING_FOR: f64 = 0.1;
+
+pub(super) fn warnings(document: &Document) -> Vec<Warning> {
+    let crowded = crowded(document);
+    crowded.into_iter().chain(rounds_differ(&document.results)).chain(straggler(document)).collect()
+}
+
+fn warning(code: &str, seen: String, effect: &str, hint: &str) -> Warning {
+    Warning { code: code.to_owned(), seen, effect: effect.to_owned(), hint: hint.to_owned() }
+}
+
+/// More ranks on a machine than processors for them.
+fn crowded(document: &Document) -> Option<Warning> {
+    let mut ranks: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
+    for host in &document.hosts {
+        let entry = ranks.entry(&host.name).or_insert((0, host.cpus));
+        entry.0 += 1;
+    }
+    let (name, (ranks, cpus)) = ranks.into_iter().find(|(_, (ranks, cpus))| ranks > cpus)?;
+    Some(warning(
+        "oversubscribed",
+        format!("{ranks} ranks share {cpus} processors on {name}"),
+        "ranks wait for each other's time slices: times are the scheduler's, not the collective's",
+        "quote right data and formulas from it, never its times; use at most as many --ranks as processors",
+    ))
+}
+
+fn rounds_differ(rows: &[ResultRow]) -> Option<Warning> {
+    let differ = |row: &&ResultRow| row.spread_percent.is_some_and(|s| s > SPREAD_WORTH_A_WORD_PERCENT);
+    let differing: Vec<&ResultRow> = rows.iter().filter(differ).collect();
+    let spread = |row: &&&ResultRow| row.spread_percent.unwrap_or(0.0);
+    let worst = differing.iter().max_by(|a, b| spread(a).total_cmp(&spread(b)))?;
+    let others = match differing.len() {
+        1 => String::new(),
+        count => format!(", and less at {} other of {} points", count - 1, rows.len()),
+    };
+    Some(warning(
+        "rounds-differ",
+        format!(
+            "the rounds differ by {:.0} % of their median at {}{others}",
+            spread(&worst),
+            worst.describe()
+        ),
+        "the medians there may not repeat",
+        "raise --rounds or -n, and look for other users of the processors and the network",
+    ))
+}
+
+/// A rank that the others mostly wait for.
+fn straggler(document: &Document) -> Option<Warning> {
+    let mut found: BTreeMap<u32, Vec<(&ResultRow, f64, u32)>> = BTreeMap::new();
+    for row in document.results.iter().filter(|row| tells(row)) {
+        let iterations = f64::from(row.rounds * row.iterations);
+        for rank in &row.ranks {
+            let behind = rank.behind_usec.unwrap_or(0.0);
+            if f64::from(rank.last_to_arrive) >= MOSTLY_LAST * iterations
+                && behind >= WORTH_WAITING_FOR * row.time_usec
+            {
+                found.entry(rank.rank).or_default().push((row, behind, rank.last_to_arrive));
+            }
+        }
+    }
+    let (rank, points) = found.into_iter().max_by_key(|(_, points)| points.len())?;
+    let (row, behind, last) = points.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let host = document.hosts.iter().find(|host| host.rank == rank).map_or("", |host| &host.name);
+    let more = match points.len() {
+        1 => String::new(),
+        count => format!(", and much the same at {} other points", count - 1),
+    };
+    Some(warning(
+        "straggler",
+        format!(
+            "rank {rank} ({host}) came last to {last} of {} iterations of {}, {behind:.1} us behind the rank \
+             before it{more}",
+            row.rounds * row.iterations,
+            ByteSize(row.size_bytes),
+        ),
+        "the others' times are mostly waiting for it",
+        "look at what else that rank's processor, memory or adapter does; -v has every rank",
+    ))
+}

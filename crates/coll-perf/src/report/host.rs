@@ -1,0 +1,56 @@
+//! The machine of one rank.
+
+use linkproof_common::environment::Host;
+use linkproof_common::host::HostFiles;
+use linkproof_common::memlock::LockedMemory;
+use linkproof_common::plan::Role;
+use serde::{Deserialize, Serialize};
+
+/// One rank's machine and process. What is absent is unknown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankHost {
+    /// Which rank.
+    pub rank: u32,
+    /// Its process.
+    pub pid: u32,
+    /// The machine's name.
+    pub name: String,
+    /// The version of the tool that runs there.
+    pub version: String,
+    /// The kernel's release.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub kernel: Option<String>,
+    /// The processor's model.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cpu: Option<String>,
+    /// Processors that the process may run on.
+    pub cpus: u32,
+    /// NUMA nodes of the machine.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub numa_nodes: Option<u32>,
+    /// What the process may pin.
+    pub memlock: LockedMemory,
+    /// The kind of container that the process runs in, if it is in one that shows.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub container: Option<String>,
+}
+
+impl RankHost {
+    /// This machine, as rank `rank`.
+    pub fn this_one(rank: u32) -> Self {
+        let version = env!("CARGO_PKG_VERSION");
+        let host = Host::this_machine(Role::Client, version, &HostFiles::this_machine());
+        Self {
+            rank,
+            pid: std::process::id(),
+            name: host.name,
+            version: host.version,
+            kernel: host.kernel,
+            cpu: host.cpu,
+            cpus: host.cpus,
+            numa_nodes: host.numa_nodes,
+            memlock: host.memlock,
+            container: host.container,
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Ranks that are threads of this process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use linkproof_common::error::{Error, ErrorKind, Result};
+use linkproof_common::host::HostFiles;
+use linkproof_common::memory::check_available;
+
+use crate::backend::host::shm::{Shm, World};
+use crate::fault::Fault;
+use crate::group::Group;
+use crate::group::in_process::{InProcess, group};
+use crate::plan::Plan;
+use crate::run::{Observer, Rank};
+
+/// Runs `plan` with every rank a thread of this process; `observer` is told by rank 0.
+///
+/// # Errors
+/// The failure of the rank that failed first.
+pub fn run(plan: &Plan, fault: Option<Fault>, observer: &mut (dyn Observer + Send)) -> Result<()> {
+    check_memory(plan)?;
+    let limit = Duration::from_secs_f64(plan.timeout_seconds);
+    let mut ends = group(plan.n_ranks, limit);
+    let first = ends.remove(0);
+    let world = World::new(plan.n_ranks, limit, first.alarm());
+    let world = &world;
+    std::thread::scope(|scope| {
+        let others: Vec<_> = ends
+            .into_iter()
+            .map(|end| scope.spawn(move || rank(world, end, plan, fault, &mut Silent)))
+            .collect();
+        let first = rank(world, first, plan, fault, observer);
+        let others = others.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(defect())));
+        std::iter::once(first).chain(others).fold(Ok(()), first_failure)
+    })
+}
+
+/// All ranks get the story of the one that failed; a rank that only found the alarm raised has a poorer one.
+fn first_failure(so_far: Result<()>, next: Result<()>) -> Result<()> {
+    match (&so_far, &next) {
+        (Ok(()), _) => next,
+        (Err(story), Err(_)) if story.kind == ErrorKind::PeerLost => next,
+        _ => so_far,
+    }
+}
+
+fn defect() -> Error {
+    Error::new(ErrorKind::PeerLost, "a rank ended in a defect of this program")
+}
+
+fn rank(
+    world: &Arc<World>,
+    mut end: InProcess,
+    plan: &Plan,
+    fault: Option<Fault>,
+    observer: &mut dyn Observer,
+) -> Result<()> {
+    let rank = end.rank();
+    let mut measure = || Rank::new(&mut end, &mut Shm::join(world, rank)?, plan, fault).run(observer);
+    let result = measure();
+    if let Err(error) = &result {
+        end.abort(error);
+    }
+    result
+}
+
+/// Observes nothing: the ranks other than the first.
+struct Silent;
+
+impl Observer for Silent {
+    fn met(&mut self, _: &[crate::report::RankHost], _: &crate::backend::Carrier) {}
+    fn begins(&mut self, _: &crate::plan::Point, _: usize, _: usize) {}
+    fn logs(&mut self, _: &crate::plan::Point, _: u32, _: &[crate::summary::RankLog]) {}
+    fn measured(&mut self, _: crate::run::Measured) {}
+}
+
+/// The buffers of all ranks are on this machine.
+fn check_memory(plan: &Plan) -> Result<()> {
+    let points = plan.points()?;
+    let most = |rank: u32| {
+        let shapes = || points.iter().map(|point| point.call.shape(rank));
+        let send = shapes().map(|shape| shape.send_bytes).max().unwrap_or(0);
+        let recv = shapes().map(|shape| shape.recv_bytes).max().unwrap_or(0);
+        Shm::needs(send, recv)
+    };
+    let need = (0..plan.n_ranks).map(most).sum();
+    let regions = format!("the buffers of {} ranks", plan.n_ranks);
+    check_available(need, &regions, &HostFiles::this_machine())
+        .map_err(|error| error.hint("use a smaller -e or fewer --ranks"))
+}
