@@ -93,3 +93,10 @@ fn one_server_serves_client_after_client() {
         server.client("").args("-n 20 --rounds 1").run().exits(0);
     }
 }
+
+#[test]
+fn many_rounds_shorter_than_the_signal_interval_do_not_fill_the_queue() {
+    // 16 sizes, three stretches each of three messages: more than twice the queue's 64 places.
+    let document = good_document("write-lat", "-s 2:64K -n 3 --rounds 2");
+    assert_eq!(document["results"].as_array().unwrap().len(), 16);
+}

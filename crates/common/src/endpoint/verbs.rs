@@ -229,7 +229,9 @@ impl<P: Posting> VerbsPingPong<P> {
             incoming: (regions.sink + last) as *const u8,
         };
         let (messages, releases) = (marked(messages, size - 1), marked(releases, regions.release));
-        Self { messages, releases, signal_every, unsignalled: 0, looks: 0 }
+        // The first write of a stretch is signalled: the one before may have left unsignalled writes, and an adapter frees
+        // their places in the queue only with a completion that stands for them. Stretches may be shorter than the interval.
+        Self { messages, releases, signal_every, unsignalled: signal_every - 1, looks: 0 }
     }
 
     /// Whether the next write is signalled.
