@@ -100,3 +100,33 @@ fn many_rounds_shorter_than_the_signal_interval_do_not_fill_the_queue() {
     let document = good_document("write-lat", "-s 2:64K -n 3 --rounds 2");
     assert_eq!(document["results"].as_array().unwrap().len(), 16);
 }
+
+#[test]
+fn every_message_of_a_ping_pong_is_looked_at_at_both_ends() {
+    let document = good_document("write-lat", "-s 1,2,221,64K -n 25 --rounds 2 --validate");
+    for result in document["results"].as_array().unwrap() {
+        let messages = 2 * 2 * 25;
+        assert_eq!(result["checked_bytes"], messages * result["size_bytes"].as_u64().unwrap(), "{result}");
+        assert_eq!(result["wrong_bytes"], 0, "{result}");
+    }
+}
+
+#[test]
+fn each_end_sends_as_much_inline_as_its_device_takes() {
+    let server = Server::start("write-lat", "soft0 max_inline=96");
+    let run = |options: &str| server.client("").args("-s 2,96,97,221 -n 10 --warmup 5").args(options).run();
+    let document = run("--validate --json").exits(0).document();
+    let granted = |end: &str| document["link"][end]["inline_bytes"].as_u64();
+    assert_eq!((granted("client"), granted("server")), (Some(220), Some(96)));
+    assert_eq!(document["plan"]["queue_pair"]["inline_fixed"], false);
+    let text = run("");
+    let line =
+        |role: &str| text.stdout.lines().find(|line| line.starts_with(role)).expect("a line of the header");
+    assert!(line(" Client").ends_with(", up to 220 B inline"), "{}", text.stdout);
+    assert!(line(" Server").ends_with(", up to 96 B inline"), "{}", text.stdout);
+    run("-I 97").exits(4).says(&["--inline-size asks for 97 bytes of inline data and soft0 allows 96"]);
+    run("-I 96").exits(0);
+    let none = Server::start("write-lat", "soft0 max_inline=0");
+    let text = none.client("soft0 max_inline=0").args("-n 10 --warmup 5").run();
+    assert_eq!(text.exits(0).stdout.matches(", nothing inline\n").count(), 2, "{}", text.stdout);
+}
