@@ -1,9 +1,9 @@
 //! How writes are posted, and what the queue pairs are told, over real verbs.
 
-use linkproof_tests::lab::{Lab, Vm};
+use linkproof_tests::lab::{Lab, PROGRAM_LIMIT, Vm};
 use serde_json::Value;
 
-use crate::{client_in_b, port, server_in_a};
+use crate::{client_in_b, port, server_in_a, start_client_in_b};
 
 fn document(lab: &Lab, port: &str, options: &[&str]) -> Value {
     let options: Vec<&str> = options.iter().copied().chain(["--json"]).collect();
@@ -82,4 +82,38 @@ fn what_the_queue_pairs_are_told_is_in_the_header_and_on_the_wire() {
     ]);
     assert!(!counted.stdout.contains("packets 0 "), "no packet had the traffic class:\n{}", counted.show());
     assert!(counted.stdout.contains("packets"), "{}", counted.show());
+}
+
+#[test]
+fn each_queue_pair_can_have_a_memory_region_of_its_own() {
+    let Some(lab) = Lab::get("each_queue_pair_can_have_a_memory_region_of_its_own") else { return };
+    let port = port();
+    let mut server = server_in_a(lab, &port, &["--json"]);
+    let options = ["--mr_per_qp", "-q", "3", "-b", "-s", "64,8K", "-n", "40", "--validate", "--rounds", "1"];
+    let document = document(lab, &port, &options);
+    for row in document["results"].as_array().unwrap() {
+        assert_eq!((&row["iterations"], &row["wrong_bytes"]), (&120.into(), &0.into()), "{row}");
+    }
+    assert_eq!((&document["plan"]["mr_per_qp"], &document["memory"]["regions"]), (&true.into(), &3.into()));
+    assert_eq!(server.await_documents(1, PROGRAM_LIMIT), [document]);
+
+    // The kernel shows how many there are while a run is under way; without the option it is one on each end.
+    let in_use = |options: &[&str]| {
+        let port = crate::port();
+        let mut server = server_in_a(lab, &port, &["--once"]);
+        let long = ["-q", "3", "-D", "60", "--rounds", "1"];
+        let client = start_client_in_b(lab, &port, &[options, &long].concat());
+        let regions = || lab.shell(Vm::B, "rdma resource show mr | grep -c 'comm write-bw' || true");
+        let connected =
+            || lab.shell(Vm::B, "rdma resource show qp | grep -c 'state RTS.*comm write-bw' || true");
+        let deadline = std::time::Instant::now() + PROGRAM_LIMIT;
+        while connected().trim() != "3" {
+            assert!(std::time::Instant::now() < deadline, "no 3 queue pairs come into RTS");
+        }
+        let regions = regions();
+        drop(client);
+        server.await_stderr("closed the connection", PROGRAM_LIMIT);
+        regions.trim().to_owned()
+    };
+    assert_eq!((in_use(&["--mr-per-qp"]).as_str(), in_use(&[]).as_str()), ("3", "1"));
 }

@@ -81,6 +81,7 @@ fn document(transport: Transport, round_length: RoundLength, rate: Rate, link: L
         client_bytes: 65536,
         server_bytes: 65536,
         registration: Some("ibv_reg_mr".into()),
+        regions: Some(1),
     });
     let moved = [("port_xmit_data".to_owned(), u64::MAX)].into();
     document.conditions = vec![conditions(Role::Client), conditions(Role::Server)];
@@ -147,6 +148,7 @@ fn plan(transport: Transport, round_length: RoundLength, rate: Rate) -> Plan {
         path_mtu_bytes: Some(4096),
         validate: true,
         memory: MemoryKind::Host,
+        mr_per_qp: false,
         requirements: Requirements {
             min_bw_gbit_per_sec: Some(90.0),
             min_bw_mib_per_sec: Some(0.5),

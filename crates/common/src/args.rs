@@ -301,6 +301,7 @@ impl TransferArgs {
             path_mtu_bytes: self.mtu,
             validate: self.validate,
             memory: if self.hugepages { MemoryKind::HostHuge } else { MemoryKind::Host },
+            mr_per_qp: self.queue.mr_per_qp,
             requirements: self.gates.requirements(),
             rate_limit: self.pace.limit(self.tx_depth)?,
         };

@@ -9,7 +9,7 @@ use crate::device::Context;
 use crate::error::{Error, ErrorKind, Result, show_io_error};
 use crate::host::HostFiles;
 use crate::memlock::LockedMemory;
-use crate::memory::Buffer;
+use crate::memory::{Buffer, MemoryKind};
 use crate::units::ByteSize;
 
 /// A protection domain; holds its device open.
@@ -88,34 +88,49 @@ pub enum Ordering {
     Relaxed,
 }
 
-/// A buffer, registered: the adapter may use it as long as this value lives.
+/// A stretch of a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Bytes from the buffer's start to its own.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub len: u64,
+}
+
+/// A span of a buffer, registered: the adapter may use it as long as this value lives.
 pub struct MemoryRegion<B: Buffer> {
     raw: *mut sys::ibv_mr,
     ordering: Ordering,
     pd: Arc<ProtectionDomain>,
-    // Declared last: dropped after Drop has ended the registration.
-    buffer: B,
+    // Held so that the memory outlives the registration. Declared last: dropped after Drop has ended that.
+    _buffer: Arc<B>,
 }
 
 // SAFETY: a memory region may be used from any thread; the pointer is set once and freed once, in Drop.
-unsafe impl<B: Buffer + Send> Send for MemoryRegion<B> {}
+unsafe impl<B: Buffer + Send + Sync> Send for MemoryRegion<B> {}
 // SAFETY: as above.
-unsafe impl<B: Buffer + Sync> Sync for MemoryRegion<B> {}
+unsafe impl<B: Buffer + Send + Sync> Sync for MemoryRegion<B> {}
 
 impl<B: Buffer> MemoryRegion<B> {
-    /// Registers all of `buffer`. The caller has asked [`LockedMemory::check`] before.
+    /// Registers `span` of `buffer`. The caller has asked [`LockedMemory::check`] before. Panics where the span is not
+    /// in the buffer: spans come from the layout.
     ///
     /// # Errors
     /// [`ErrorKind::Registration`] with errno, size and the limits that matter.
     pub fn register(
         pd: &Arc<ProtectionDomain>,
-        buffer: B,
+        buffer: &Arc<B>,
+        span: Span,
         access: Access,
         mut ordering: Ordering,
     ) -> Result<Self> {
+        assert!(
+            span.offset.checked_add(span.len).is_some_and(|end| end <= buffer.len()),
+            "{span:?} of a buffer"
+        );
         let flags = access_flags(access, ordering);
         let verbs = pd.context().verbs();
-        let (address, len) = (buffer.address() as *mut libc::c_void, buffer.len() as usize);
+        let (address, len) = ((buffer.address() + span.offset) as *mut libc::c_void, span.len as usize);
         // SAFETY: the buffer's memory is ours and lives until after `ibv_dereg_mr` in Drop; from here on the
         // peer's adapter may write to it, which is why a Buffer is only ever read by copy.
         let mut raw = unsafe { sys::ibv_reg_mr(verbs, pd.raw(), address, len, flags) };
@@ -127,9 +142,9 @@ impl<B: Buffer> MemoryRegion<B> {
             raw = unsafe { sys::ibv_reg_mr(verbs, pd.raw(), address, len, strict) };
         }
         if raw.is_null() {
-            return Err(registration_error(&buffer, pd.context()));
+            return Err(registration_error(buffer.kind(), span, pd.context()));
         }
-        Ok(Self { raw, ordering, pd: Arc::clone(pd), buffer })
+        Ok(Self { raw, ordering, pd: Arc::clone(pd), _buffer: Arc::clone(buffer) })
     }
 
     /// The key by which this end's adapter reaches it.
@@ -147,11 +162,6 @@ impl<B: Buffer> MemoryRegion<B> {
     /// The ordering that was granted.
     pub fn ordering(&self) -> Ordering {
         self.ordering
-    }
-
-    /// The memory.
-    pub fn buffer(&self) -> &B {
-        &self.buffer
     }
 }
 
@@ -175,14 +185,14 @@ fn access_flags(access: Access, ordering: Ordering) -> u32 {
     }
 }
 
-fn registration_error<B: Buffer>(buffer: &B, context: &Context) -> Error {
+fn registration_error(kind: MemoryKind, span: Span, context: &Context) -> Error {
     let errno = std::io::Error::last_os_error();
     let error = Error::new(
         ErrorKind::Registration,
         format!(
             "cannot register {} of {} on {}: ibv_reg_mr: {}",
-            ByteSize(buffer.len()),
-            buffer.kind().name(),
+            ByteSize(span.len),
+            kind.name(),
             context.name(),
             show_io_error(&errno)
         ),

@@ -149,6 +149,8 @@ pub struct Plan {
     pub validate: bool,
     /// What the bytes lie in, on both ends.
     pub memory: MemoryKind,
+    /// Whether each queue pair's memory is registered by itself, not all of it at once; false over TCP.
+    pub mr_per_qp: bool,
     /// What every size must reach.
     #[serde(skip_serializing_if = "Requirements::is_empty", default)]
     pub requirements: Requirements,
@@ -195,6 +197,11 @@ impl Plan {
     pub fn completion_entries(&self) -> u32 {
         let every = self.signal_every(self.largest());
         self.qps * (self.tx_depth / every + 1)
+    }
+
+    /// How many memory regions each end registers.
+    pub fn memory_regions(&self) -> u32 {
+        if self.mr_per_qp { self.qps } else { 1 }
     }
 
     /// The largest message.
@@ -280,6 +287,7 @@ pub(crate) mod tests {
             path_mtu_bytes: None,
             validate: false,
             memory: MemoryKind::Host,
+            mr_per_qp: false,
             requirements: Requirements::default(),
             rate_limit: None,
         }

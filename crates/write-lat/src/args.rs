@@ -132,6 +132,7 @@ impl LatencyArgs {
             path_mtu_bytes: self.mtu,
             validate: self.validate,
             memory: if self.hugepages { MemoryKind::HostHuge } else { MemoryKind::Host },
+            mr_per_qp: false,
             requirements: self.gates.requirements()?,
             rate_limit: None,
         };

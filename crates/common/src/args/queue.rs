@@ -16,6 +16,9 @@ pub struct QueueArgs {
     /// Hand N writes to the adapter at once; must divide --tx-depth, and --cq-mod if that is given [default: 1]
     #[arg(short = 'l', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_TX_DEPTH)))]
     pub post_list: Option<u32>,
+    /// Register each queue pair's memory by itself, with keys of its own, instead of all of it at once
+    #[arg(long)]
+    pub mr_per_qp: bool,
     /// What the queue pairs are told.
     #[command(flatten)]
     pub qp: QpArgs,
@@ -46,7 +49,11 @@ pub struct QpArgs {
 impl QueueArgs {
     /// Sockets have none of it.
     pub(super) fn check(&self, transport: Transport) -> Result<()> {
-        let given = [("--cq-mod", self.cq_mod.is_some()), ("--post-list", self.post_list.is_some())];
+        let given = [
+            ("--cq-mod", self.cq_mod.is_some()),
+            ("--post-list", self.post_list.is_some()),
+            ("--mr-per-qp", self.mr_per_qp),
+        ];
         refuse_over_tcp(&given, transport)?;
         self.qp.check(transport)
     }

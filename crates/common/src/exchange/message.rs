@@ -168,8 +168,8 @@ pub enum EndInfo {
         qps: Vec<QpAddress>,
         /// Where the sink region of each queue pair begins; empty where this end is not written to.
         sinks: Vec<u64>,
-        /// The key to the sinks.
-        rkey: u32,
+        /// The keys to the sinks, one for each queue pair or one for all; empty where there are no sinks.
+        rkeys: Vec<u32>,
         /// Bytes of this end's memory.
         memory_bytes: u64,
     },

@@ -80,7 +80,11 @@ impl Plan {
         within("--inline-size", attributes.inline_bytes, 0, qp::MAX_INLINE_BYTES)?;
         within("--sl", attributes.service_level, 0, qp::MAX_SERVICE_LEVEL)?;
         within("--qp-timeout", attributes.ack_timeout, 1, qp::MAX_ACK_TIMEOUT)?;
-        within("--retry-count", attributes.retry_count, 0, qp::MAX_RETRY_COUNT)
+        within("--retry-count", attributes.retry_count, 0, qp::MAX_RETRY_COUNT)?;
+        if self.mr_per_qp && self.transport == Transport::Tcp {
+            return Err(usage("--mr-per-qp registers memory, which --transport tcp does not do".to_owned()));
+        }
+        Ok(())
     }
 
     /// A limit has to let through what a measurement is made of, and not look like a standstill.
@@ -210,6 +214,12 @@ mod tests {
         let mut good = plan();
         limited(Rate::Mib(50.0))(&mut good);
         assert!(good.check().is_ok());
+    }
+
+    #[test]
+    fn tcp_registers_no_memory() {
+        let what = refused(|p| (p.transport, p.mr_per_qp) = (Transport::Tcp, true));
+        assert!(what.starts_with("--mr-per-qp "), "{what}");
     }
 
     #[test]

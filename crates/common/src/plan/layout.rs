@@ -1,6 +1,7 @@
 //! Where messages lie: the slots of a queue pair's region, and the regions of an end's buffer.
 
 use super::{Plan, Role, Traffic};
+use crate::mr::Span;
 use crate::units::ByteSize;
 
 /// Where a message lies in the memory of its queue pair.
@@ -49,14 +50,15 @@ pub struct Regions {
     pub release: u64,
 }
 
-/// How one end's buffer is divided: a source region for each queue pair if it writes, a sink region for each if
-/// it is written to.
+/// How one end's buffer is divided: a part for each queue pair, with a source region if this end writes and a sink
+/// region if it is written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferLayout {
     qps: u64,
     region: u64,
     sources: u64,
     sinks: u64,
+    memory_regions: u64,
 }
 
 impl BufferLayout {
@@ -69,6 +71,7 @@ impl BufferLayout {
             region: (plan.largest() + beside).next_multiple_of(PAGE),
             sources: u64::from(plan.is_initiator(role)),
             sinks: u64::from(plan.is_target(role)),
+            memory_regions: plan.memory_regions().into(),
         }
     }
 
@@ -79,17 +82,28 @@ impl BufferLayout {
 
     /// Bytes of the whole buffer. At most 2 × 16384 × 2³¹, which 64 bits hold.
     pub fn total_len(self) -> u64 {
-        (self.sources + self.sinks) * self.qps * self.region
+        self.qps * self.part()
+    }
+
+    /// Bytes that belong to one queue pair.
+    fn part(self) -> u64 {
+        (self.sources + self.sinks) * self.region
     }
 
     /// Where the source region of `qp` begins.
     pub fn source(self, qp: u32) -> u64 {
-        u64::from(qp) * self.region
+        u64::from(qp) * self.part()
     }
 
     /// Where the sink region of `qp` begins.
     pub fn sink(self, qp: u32) -> u64 {
-        (self.sources * self.qps + u64::from(qp)) * self.region
+        self.source(qp) + self.sources * self.region
+    }
+
+    /// What is registered, each span by itself: everything at once, or each queue pair's part.
+    pub fn memory_regions(self) -> impl Iterator<Item = Span> {
+        let len = self.total_len() / self.memory_regions;
+        (0..self.memory_regions).map(move |index| Span { offset: index * len, len })
     }
 
     /// Where, from the start of each region, the byte lies by which an end that is written to in turn is told that it may
@@ -143,7 +157,21 @@ mod tests {
         plan.traffic = Traffic::Bidirectional;
         let both = BufferLayout::new(&plan, Role::Server);
         assert_eq!(both.total_len(), 8 * 65536);
-        assert_eq!((both.source(3), both.sink(0)), (3 * 65536, 4 * 65536));
+        assert_eq!((both.source(3), both.sink(0)), (6 * 65536, 65536));
+    }
+
+    #[test]
+    fn what_is_registered_covers_each_queue_pairs_part() {
+        let plan = Plan { qps: 4, traffic: Traffic::Bidirectional, ..plan() };
+        let spans = |plan: &Plan| BufferLayout::new(plan, Role::Client).memory_regions().collect::<Vec<_>>();
+        assert_eq!(spans(&plan), [Span { offset: 0, len: 8 * 65536 }]);
+        let each = spans(&Plan { mr_per_qp: true, ..plan.clone() });
+        assert_eq!(each.len(), 4);
+        let layout = BufferLayout::new(&plan, Role::Client);
+        for (qp, span) in (0..).zip(each) {
+            assert_eq!(span, Span { offset: layout.source(qp), len: 2 * 65536 });
+            assert_eq!(layout.sink(qp) + layout.region_len(), span.offset + span.len);
+        }
     }
 
     #[test]

@@ -154,6 +154,9 @@ pub struct MemoryUse {
     /// How it was registered; absent over TCP.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub registration: Option<String>,
+    /// In how many regions, on each end; absent over TCP.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub regions: Option<u32>,
 }
 
 /// Something that an adapter or the kernel says about the run.

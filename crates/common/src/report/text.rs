@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::table::{histograms, show_bandwidth, table};
-use super::{Document, Link, RdmaEnd, ResultRow, Round, conditions};
+use super::{Document, Link, MemoryUse, RdmaEnd, ResultRow, Round, conditions};
 use crate::error::ErrorKind;
 use crate::plan::{Plan, Traffic, Transport};
 use crate::units::ByteSize;
@@ -99,10 +99,18 @@ fn header(document: &Document, plan: &Plan) -> String {
         add("Bound", conditions::describe_bindings(&document.conditions));
     }
     if let Some(memory) = &document.memory {
-        let registration = memory.registration.as_ref().map_or(String::new(), |how| format!(", {how}"));
-        add("Memory", format!("{}{registration}", memory.kind.name()));
+        add("Memory", describe_memory(memory));
     }
     lines.join("\n")
+}
+
+fn describe_memory(memory: &MemoryUse) -> String {
+    let registration = memory.registration.as_ref().map_or(String::new(), |how| format!(", {how}"));
+    let regions = match memory.regions {
+        Some(regions @ 2..) => format!(" in {regions} regions, one a queue pair"),
+        _ => String::new(),
+    };
+    format!("{}{registration}{regions}", memory.kind.name())
 }
 
 /// How many writes go to the adapter at once, where it is more than one.
@@ -283,7 +291,7 @@ mod tests {
     use crate::plan::tests::plan;
     use crate::qp::Qpn;
     use crate::rate::{Rate, RateLimit};
-    use crate::report::{Evidence, MemoryUse};
+    use crate::report::Evidence;
 
     fn host(role: Role, name: &str) -> Host {
         Host {
@@ -350,6 +358,7 @@ mod tests {
             server: Box::new(end(2, None)),
         });
         document.memory = Some(MemoryUse {
+            regions: None,
             kind: MemoryKind::Host,
             client_bytes: 393_216,
             server_bytes: 393_216,

@@ -129,13 +129,14 @@ impl Session {
             Role::Server => (bytes, layout.total_len()),
         };
         let registration = data.registration();
+        let regions = registration.is_some().then(|| plan.memory_regions());
         Ok(Self {
             role,
             plan,
             layout,
             data,
             link,
-            memory: MemoryUse { kind, client_bytes, server_bytes, registration },
+            memory: MemoryUse { kind, client_bytes, server_bytes, registration, regions },
             conditions,
             cores: local.bound().cores().clone(),
         })

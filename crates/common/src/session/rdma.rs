@@ -1,7 +1,10 @@
 //! Bringing up queue pairs and registered memory.
 
+mod registered;
+
 use std::sync::Arc;
 
+use self::registered::Registered;
 use super::negotiate::AgreedPlan;
 use super::{Measure, MeasureInTurn, swap_ends};
 use crate::counters::Counters;
@@ -16,8 +19,8 @@ use crate::exchange::{Channel, while_working};
 use crate::gid::Addressing;
 use crate::host::HostFiles;
 use crate::memory::{Buffer, HostBuffer};
-use crate::mr::{Access, MemoryRegion, Ordering, ProtectionDomain};
-use crate::plan::{BufferLayout, Plan, Regions, Role, Slots, Traffic};
+use crate::mr::{Ordering, ProtectionDomain};
+use crate::plan::{BufferLayout, Plan, Regions, Role, Slots};
 use crate::qp::{Path, QpAddress, QueuePair};
 use crate::report::{Evidence, Link, RdmaEnd};
 
@@ -26,7 +29,7 @@ use crate::report::{Evidence, Link, RdmaEnd};
 pub(super) struct RdmaSession {
     qps: Vec<QueuePair>,
     cq: Arc<CompletionQueue>,
-    region: MemoryRegion<HostBuffer>,
+    memory: Registered,
     paths: Vec<WritePath>,
     posting: Posting,
     inline_bytes: u64,
@@ -54,7 +57,7 @@ impl Posting {
 
 /// What this end makes by itself: the memory, registered, and queue pairs in INIT.
 struct Made {
-    region: MemoryRegion<HostBuffer>,
+    memory: Registered,
     cq: Arc<CompletionQueue>,
     qps: Vec<QueuePair>,
 }
@@ -62,11 +65,10 @@ struct Made {
 impl Made {
     fn new(chosen: &ChosenPort, plan: &Plan, buffer: HostBuffer, role: Role) -> Result<Self> {
         let pd = Arc::new(ProtectionDomain::new(&chosen.context)?);
-        let access = if plan.is_target(role) { Access::RemoteWrite } else { Access::Source };
-        let region = MemoryRegion::register(&pd, buffer, access, ordering(plan))?;
+        let memory = Registered::new(&pd, plan, buffer, role)?;
         let cq = Arc::new(CompletionQueue::new(&chosen.context, plan.completion_entries())?);
         let qps = queue_pairs(&pd, &cq, plan, chosen.port.port_num)?;
-        Ok(Self { region, cq, qps })
+        Ok(Self { memory, cq, qps })
     }
 }
 
@@ -84,21 +86,22 @@ pub(super) fn bring_up(
 ) -> Result<(RdmaSession, Link, u64)> {
     let plan = agreed.plan();
     check_traffic_class(plan, addressing, role)?;
-    let Made { region, cq, qps } = while_working(channel, || Made::new(chosen, plan, buffer, role))?;
+    let Made { memory, cq, qps } = while_working(channel, || Made::new(chosen, plan, buffer, role))?;
     let posting =
         if qps.iter().all(|qp| !qp.extended().is_null()) { Posting::Extended } else { Posting::Classic };
 
     let ours = this_end(chosen, addressing, role, posting, &qps, files);
-    let base = region.buffer().address();
+    let base = memory.buffer().address();
+    let (sinks, rkeys) = if plan.is_target(role) {
+        ((0..plan.qps).map(|qp| base + layout.sink(qp)).collect(), memory.rkeys())
+    } else {
+        (Vec::new(), Vec::new())
+    };
     let info = EndInfo::Rdma {
         end: ours.clone(),
         qps: qps.iter().map(QueuePair::address).collect(),
-        sinks: if plan.is_target(role) {
-            (0..plan.qps).map(|qp| base + layout.sink(qp)).collect()
-        } else {
-            Vec::new()
-        },
-        rkey: region.rkey(),
+        sinks,
+        rkeys,
         memory_bytes: layout.total_len(),
     };
     let peer = Peer::of(swap_ends(channel, &info)?, plan, role)?;
@@ -108,13 +111,13 @@ pub(super) fn bring_up(
         Ok(Counters::read(chosen.context.name(), chosen.port.port_num, files))
     })?;
 
-    let paths = write_paths(plan, layout, &region, &peer, role);
+    let paths = write_paths(plan, layout, &memory, &peer, role);
     let link = link(agreed, addressing, role, ours, peer.end);
     let session = RdmaSession {
         inline_bytes: inline_bytes(&qps).into(),
         qps,
         cq,
-        region,
+        memory,
         paths,
         posting,
         post_list: plan.post_list,
@@ -124,12 +127,6 @@ pub(super) fn bring_up(
         files: files.clone(),
     };
     Ok((session, link, peer.memory_bytes))
-}
-
-/// Bandwidth wants relaxed ordering. Checking the data wants each write in its place when it is looked for, and a
-/// message whose last byte is polled must not have it before the others.
-fn ordering(plan: &Plan) -> Ordering {
-    if plan.validate || plan.traffic == Traffic::PingPong { Ordering::Strict } else { Ordering::Relaxed }
 }
 
 /// The traffic class lies in the global route header, which goes with a GID.
@@ -197,28 +194,34 @@ struct Peer {
     end: RdmaEnd,
     qps: Vec<QpAddress>,
     sinks: Vec<u64>,
-    rkey: u32,
+    rkeys: Vec<u32>,
     memory_bytes: u64,
 }
 
 impl Peer {
     fn of(info: EndInfo, plan: &Plan, role: Role) -> Result<Self> {
-        let EndInfo::Rdma { end, qps, sinks, rkey, memory_bytes } = info else {
+        let EndInfo::Rdma { end, qps, sinks, rkeys, memory_bytes } = info else {
             return Err(Error::new(ErrorKind::Protocol, "the peer brought up TCP where RDMA was agreed on"));
         };
-        let sinks_wanted = if plan.is_target(role.peer()) { plan.qps as usize } else { 0 };
-        if qps.len() != plan.qps as usize || sinks.len() != sinks_wanted {
+        let (sinks_wanted, keys_wanted) =
+            if plan.is_target(role.peer()) { (plan.qps, plan.memory_regions()) } else { (0, 0) };
+        let offered = [qps.len(), sinks.len(), rkeys.len()];
+        let wanted = [plan.qps, sinks_wanted, keys_wanted].map(|count| count as usize);
+        if offered != wanted {
+            let show =
+                |[qps, sinks, keys]: [usize; 3]| format!("{qps} queue pairs, {sinks} sinks and {keys} keys");
             return Err(Error::new(
                 ErrorKind::Protocol,
-                format!(
-                    "the peer offered {} queue pairs and {} sinks where the plan has {}",
-                    qps.len(),
-                    sinks.len(),
-                    plan.qps
-                ),
+                format!("the peer offered {} where the plan has {}", show(offered), show(wanted)),
             ));
         }
-        Ok(Self { end, qps, sinks, rkey, memory_bytes })
+        Ok(Self { end, qps, sinks, rkeys, memory_bytes })
+    }
+
+    /// The key to the sink of `qp`.
+    fn rkey(&self, qp: u32) -> u32 {
+        // One key opens them all.
+        self.rkeys.get(qp as usize).or(self.rkeys.first()).copied().unwrap_or(0)
     }
 }
 
@@ -239,19 +242,19 @@ fn connect(qps: &[QueuePair], peers: &[QpAddress], path: &Path) -> Result<()> {
 fn write_paths(
     plan: &Plan,
     layout: BufferLayout,
-    region: &MemoryRegion<HostBuffer>,
+    memory: &Registered,
     peer: &Peer,
     role: Role,
 ) -> Vec<WritePath> {
     if !plan.is_initiator(role) {
         return Vec::new();
     }
-    let base = region.buffer().address();
+    let base = memory.buffer().address();
     let path = |(qp, (&remote_addr, address)): (u32, (&u64, &QpAddress))| WritePath {
         local_addr: base + layout.source(qp),
         remote_addr,
-        lkey: region.lkey(),
-        rkey: peer.rkey,
+        lkey: memory.lkey(qp),
+        rkey: peer.rkey(qp),
         peer_qpn: address.qpn,
     };
     (0..).zip(peer.sinks.iter().zip(&peer.qps)).map(path).collect()
@@ -279,11 +282,11 @@ struct Turn {
 
 impl RdmaSession {
     pub(super) fn buffer(&self) -> &HostBuffer {
-        self.region.buffer()
+        self.memory.buffer()
     }
 
     pub(super) fn registration(&self) -> String {
-        let ordering = match self.region.ordering() {
+        let ordering = match self.memory.ordering() {
             Ordering::Strict => "strict ordering",
             Ordering::Relaxed => "relaxed ordering allowed",
         };
@@ -309,7 +312,7 @@ impl RdmaSession {
         signal_every: u32,
         measure: M,
     ) -> Result<()> {
-        let turn = Turn { regions: layout.regions(self.region.buffer().address()), signal_every, slots };
+        let turn = Turn { regions: layout.regions(self.memory.buffer().address()), signal_every, slots };
         match (self.posting, slots.size <= self.inline_bytes) {
             (Posting::Extended, false) => measure.run(&mut self.in_turn::<Extended<Fetched>>(turn)),
             (Posting::Extended, true) => measure.run(&mut self.in_turn::<Extended<Inline>>(turn)),
