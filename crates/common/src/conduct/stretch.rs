@@ -1,10 +1,10 @@
 //! A stretch of writes (a warm-up or a round) on one end: the part that client and server, and all tools, share.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::error::{Error, ErrorKind, Origin, Result};
 use crate::exchange::message::Stretch;
-use crate::exchange::{Channel, while_working};
+use crate::exchange::{Channel, Message, while_working};
 use crate::memory::{HostBuffer, Inspector};
 use crate::plan::{Plan, Slots, Traffic};
 use crate::report::Round;
@@ -144,10 +144,59 @@ impl<'a> Stage<'a> {
 
     /// A write that fails because the peer is gone looks like a lost path; the control channel knows better.
     fn with_peers_story(&mut self, failure: Error) -> Error {
-        match self.channel.expect_any(LAST_WORDS) {
-            Err(peer) if peer.kind == ErrorKind::PeerLost => peer.fact("then", failure.what),
-            Err(peer) if peer.origin == Origin::Peer => peer.fact("then", failure.what),
+        match last_words(self.channel) {
+            Some(peer) if peer.kind == ErrorKind::PeerLost => peer.fact("then", failure.what),
+            Some(peer) if peer.origin == Origin::Peer => peer.fact("then", failure.what),
             _ => failure.fact("peer", "still connected on the control channel"),
         }
+    }
+}
+
+/// The failure that the peer tells within [`LAST_WORDS`], or that it is gone.
+fn last_words(channel: &mut dyn Channel) -> Option<Error> {
+    let deadline = Instant::now() + LAST_WORDS;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return None;
+        }
+        match channel.receive_within(left) {
+            Ok(Some(Message::Abort { error })) => return Some(error.from_peer(&channel.peer())),
+            // That it lives does not lengthen the wait, and a run that has failed has no next step.
+            Ok(_) => {}
+            Err(error) => return Some(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exchange::pair;
+
+    #[test]
+    fn a_peer_that_goes_on_living_has_no_last_words() {
+        let (mut ours, mut theirs) = pair();
+        let over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                    theirs.send(&Message::Progress { completed: 1 }).unwrap();
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+            });
+            assert_eq!(last_words(&mut ours), None);
+            over.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+    }
+
+    #[test]
+    fn the_peers_failure_and_its_end_are_heard() {
+        let (mut ours, mut theirs) = pair();
+        theirs.send(&Message::Ready).unwrap();
+        theirs.send(&Message::Abort { error: Error::new(ErrorKind::Completion, "no") }).unwrap();
+        assert_eq!(last_words(&mut ours).unwrap().origin, Origin::Peer);
+        drop(theirs);
+        assert_eq!(last_words(&mut ours).unwrap().kind, ErrorKind::PeerLost);
     }
 }
