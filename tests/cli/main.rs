@@ -6,6 +6,7 @@ mod corruption;
 mod failures;
 mod help;
 mod interrupts;
+mod intervals;
 mod latency;
 mod lost_peers;
 mod machine;

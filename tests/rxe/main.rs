@@ -6,6 +6,7 @@
 mod addressing;
 mod affinity;
 mod failures;
+mod intervals;
 mod latency;
 mod limits;
 mod measuring;

@@ -4,6 +4,7 @@ use linkproof_common::affinity::{BoundBy, MemoryBinding, NodePages, ThreadBindin
 use linkproof_common::environment::Host;
 use linkproof_common::error::{Error, ErrorKind};
 use linkproof_common::gid::{Gid, GidEntry, GidType, LinkLayer};
+use linkproof_common::intervals::{Interval, IntervalLatency, Intervals};
 use linkproof_common::latency::{Bucket, Latency};
 use linkproof_common::memlock::LockedMemory;
 use linkproof_common::memory::MemoryKind;
@@ -11,8 +12,8 @@ use linkproof_common::plan::{Plan, Role, RoundLength, Traffic, Transport};
 use linkproof_common::qp::{QpAttributes, Qpn};
 use linkproof_common::rate::{Rate, RateLimit};
 use linkproof_common::report::{
-    BandwidthRow, Conditions, Document, Evidence, LatencyRow, Link, MemoryUse, RdmaEnd, ResultRow, Round,
-    TcpEnd,
+    BandwidthIntervals, BandwidthRow, Conditions, Document, Evidence, LatencyIntervals, LatencyRow, Link,
+    MemoryUse, RdmaEnd, ResultRow, Round, TcpEnd,
 };
 use linkproof_common::requirement::{LatencyCeilings, Requirements};
 use linkproof_common::validate::{Checked, Direction, WrongByte};
@@ -50,7 +51,13 @@ pub(crate) fn full_latency() -> Document {
         p99_99_usec: 5.5,
         histogram: vec![Bucket { up_to_usec: 2.5, count: 600 }],
     };
-    document.rounds = vec![Round { peak_messages_per_sec: None, latency: Some(latency), ..round() }];
+    let of_interval = IntervalLatency { t_typical_usec: 2.5, p99_usec: 3.5, t_max_usec: 9.5 };
+    document.rounds = vec![Round {
+        peak_messages_per_sec: None,
+        latency: Some(latency),
+        intervals: Some(intervals(Some(of_interval))),
+        ..round()
+    }];
     document.results = vec![ResultRow::Latency(LatencyRow {
         size_bytes: 2,
         iterations: 1000,
@@ -64,6 +71,7 @@ pub(crate) fn full_latency() -> Document {
         p99_9_usec: 4.5,
         p99_99_usec: 5.5,
         spread_percent: Some(1.5),
+        intervals: Some(latency_intervals()),
         partial: false,
         checked_bytes: Some(8000),
         wrong_bytes: Some(3),
@@ -137,6 +145,7 @@ fn plan(transport: Transport, round_length: RoundLength, rate: Rate) -> Plan {
         sizes_bytes: vec![65536],
         round_length,
         rounds: 3,
+        interval_seconds: Some(0.5),
         warmup_iterations: 128,
         qps: 2,
         tx_depth: 128,
@@ -207,6 +216,7 @@ fn round() -> Round {
         elapsed_ns: 800_000,
         peak_messages_per_sec: Some(760_000.5),
         latency: None,
+        intervals: Some(intervals(None)),
         partial: false,
         checked: Some(checked),
         answers_checked: Some(checked),
@@ -226,8 +236,41 @@ fn row() -> ResultRow {
         spread_percent: Some(1.5),
         line_rate_percent: Some(98.5),
         rate_limit_percent: Some(99.5),
+        intervals: vec![bandwidth_intervals()],
         partial: false,
         checked_bytes: Some(393_216),
         wrong_bytes: Some(3),
     })
+}
+
+fn intervals(latency: Option<IntervalLatency>) -> Intervals {
+    let interval = Interval { begin_ns: 0, elapsed_ns: 500_000_000, messages: 5000, latency };
+    Intervals { count: 2, slowest: interval, fastest: interval, merged: 2, list: vec![interval] }
+}
+
+fn bandwidth_intervals() -> BandwidthIntervals {
+    BandwidthIntervals {
+        direction: Direction::ClientToServer,
+        count: 60,
+        bw_min_mib_per_sec: 0.5,
+        bw_min_gbit_per_sec: 0.5,
+        bw_median_mib_per_sec: 1.5,
+        bw_median_gbit_per_sec: 1.5,
+        bw_max_mib_per_sec: 1.75,
+        bw_max_gbit_per_sec: 1.75,
+        slowest_round: 0,
+        slowest_at_seconds: 17.5,
+    }
+}
+
+fn latency_intervals() -> LatencyIntervals {
+    LatencyIntervals {
+        count: 60,
+        t_typical_min_usec: 1.5,
+        t_typical_median_usec: 2.5,
+        t_typical_max_usec: 3.5,
+        p99_max_usec: 4.5,
+        slowest_round: 0,
+        slowest_at_seconds: 17.5,
+    }
 }

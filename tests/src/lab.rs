@@ -236,6 +236,12 @@ impl Running {
         self.await_lines(limit, words, |running| running.stderr.contains(words));
     }
 
+    /// Waits until stderr is as `condition` wants it; `what` says that in words.
+    #[track_caller]
+    pub fn await_stderr_that(&mut self, what: &str, limit: Duration, condition: impl Fn(&str) -> bool) {
+        self.await_lines(limit, what, |running| condition(&running.stderr));
+    }
+
     /// Waits until `count` lines on stdout begin with `{`: as many documents.
     #[track_caller]
     pub fn await_documents(&mut self, count: usize, limit: Duration) -> Vec<serde_json::Value> {

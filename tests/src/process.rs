@@ -135,6 +135,14 @@ impl Running {
         assert!(said, "{} did not say \"{text}\" on stderr", self.line);
     }
 
+    /// Waits until stderr is as `condition` wants it; `what` says that in words.
+    ///
+    /// # Panics
+    /// Where the process ends or the deadline passes before.
+    pub fn wait_for_stderr_that(&self, what: &str, condition: impl Fn(&str) -> bool) {
+        assert!(self.stderr.wait_for(SOON, condition), "no stderr of {} that {what}", self.line);
+    }
+
     /// Waits until stdout has `count` lines.
     ///
     /// # Panics

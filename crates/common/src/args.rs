@@ -5,6 +5,7 @@
 
 mod gates;
 mod habits;
+mod long;
 mod pace;
 mod perftest;
 mod place;
@@ -14,6 +15,7 @@ mod sizes;
 
 pub use gates::{Ceiling, GateArgs, LatencyGateArgs};
 pub use habits::HabitArgs;
+pub use long::LongRunArgs;
 pub use pace::PaceArgs;
 pub use perftest::way_out;
 pub use place::PlaceArgs;
@@ -116,6 +118,9 @@ pub struct TransferArgs {
     /// How fast an end writes.
     #[command(flatten)]
     pub pace: PaceArgs,
+    /// How a long run is followed.
+    #[command(flatten)]
+    pub long: LongRunArgs,
     /// How writes are posted, and what the queue pairs are told.
     #[command(flatten)]
     pub queue: QueueArgs,
@@ -290,6 +295,7 @@ impl TransferArgs {
                 None => RoundLength::Iterations(self.iters),
             },
             rounds: self.rounds,
+            interval_seconds: self.long.interval_seconds(),
             warmup_iterations: self.warmup.map_or_else(|| self.default_warmup(), u64::from),
             qps: self.qp,
             tx_depth: self.tx_depth,

@@ -32,6 +32,7 @@ pub mod gid;
 pub mod histogram;
 pub mod host;
 pub mod interrupt;
+pub mod intervals;
 pub mod latency;
 pub mod memlock;
 pub mod memory;

@@ -32,6 +32,11 @@ pub const MAX_ROUNDS: u32 = 1000;
 pub const MAX_SIZES: usize = 64;
 /// Seconds of `--duration` at most: a day.
 pub const MAX_SECONDS: f64 = 86_400.0;
+/// The shortest interval of `--interval` in seconds: the watcher of a round looks around every 20 ms, and a delay of one
+/// such look is then a fifth of an interval.
+pub const MIN_INTERVAL_SECONDS: f64 = 0.1;
+/// The longest: an hour. Taste.
+pub const MAX_INTERVAL_SECONDS: f64 = 3600.0;
 /// The path MTUs that exist, in bytes.
 pub const PATH_MTUS: [u32; 5] = [256, 512, 1024, 2048, 4096];
 
@@ -126,6 +131,9 @@ pub struct Plan {
     pub round_length: RoundLength,
     /// Rounds of each size.
     pub rounds: u32,
+    /// Into intervals of how many seconds a round is cut, if it is; see [`crate::intervals`].
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub interval_seconds: Option<f64>,
     /// Writes on each queue pair before the first round of each size, not counted.
     pub warmup_iterations: u64,
     /// Queue pairs (sockets, over TCP).
@@ -245,6 +253,11 @@ impl Plan {
         }
     }
 
+    /// Into intervals of which length a round is cut, if it is.
+    pub fn interval(&self) -> Option<Duration> {
+        self.interval_seconds.map(Duration::from_secs_f64)
+    }
+
     /// The writes of each queue pair after which a round ends, if it is their number that ends it.
     pub fn round_iterations(&self) -> Option<u64> {
         match self.round_length {
@@ -276,6 +289,7 @@ pub(crate) mod tests {
             sizes_bytes: vec![65536],
             round_length: RoundLength::Iterations(100),
             rounds: 3,
+            interval_seconds: None,
             warmup_iterations: 10,
             qps: 1,
             tx_depth: 128,

@@ -124,6 +124,48 @@ impl Bandwidth {
     }
 }
 
+/// A length of time on the command line. Parses `500ms`, `1s`, `2min`, `1.5s`, and a bare number of seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TimeSpan(pub Duration);
+
+/// Why a length of time was not understood; the text says what would have been.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseTimeSpanError {
+    /// No number at the start.
+    #[error("a time starts with a number, for instance 500ms, 1s or 2min")]
+    NoNumber,
+    /// Something other than a unit follows the number.
+    #[error("\"{0}\" is no unit of time; use ms, s or min, or none for seconds")]
+    UnknownUnit(String),
+    /// It does not fit.
+    #[error("the time is too long")]
+    TooLong,
+}
+
+impl TimeSpan {
+    /// As seconds.
+    pub fn as_secs_f64(self) -> f64 {
+        self.0.as_secs_f64()
+    }
+}
+
+impl FromStr for TimeSpan {
+    type Err = ParseTimeSpanError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        let (number, unit) = text.split_at(digits);
+        let number: f64 = number.parse().map_err(|_| ParseTimeSpanError::NoNumber)?;
+        let seconds = match unit {
+            "ms" => number / 1e3,
+            "" | "s" => number,
+            "min" => number * 60.0,
+            other => return Err(ParseTimeSpanError::UnknownUnit(other.to_owned())),
+        };
+        Duration::try_from_secs_f64(seconds).map(TimeSpan).map_err(|_| ParseTimeSpanError::TooLong)
+    }
+}
+
 /// Shows a duration in the unit that keeps it short: `950 ms`, `2 s`, `1.5 s`.
 pub fn show_duration(duration: Duration) -> String {
     let seconds = duration.as_secs_f64();
@@ -177,6 +219,20 @@ mod tests {
         assert_eq!(ByteSize(1 << 20).to_string(), "1 MiB");
         assert_eq!(ByteSize(1500).to_string(), "1500 B");
         assert_eq!(ByteSize(1_000_000).to_string(), "976.6 KiB");
+    }
+
+    #[test]
+    fn a_time_is_a_number_and_a_unit() {
+        let parsed = |text: &str| text.parse::<TimeSpan>().map(|span| span.0.as_micros());
+        assert_eq!(parsed("500ms"), Ok(500_000));
+        assert_eq!([parsed("1s"), parsed("2"), parsed("0.5")], [Ok(1_000_000), Ok(2_000_000), Ok(500_000)]);
+        assert_eq!(parsed("1.5min"), Ok(90_000_000));
+        assert_eq!(parsed("1m"), Err(ParseTimeSpanError::UnknownUnit("m".into())));
+        assert_eq!(parsed("1 s"), Err(ParseTimeSpanError::UnknownUnit(" s".into())));
+        for text in ["", "s", "-1s", "1.2.3s", "."] {
+            assert_eq!(parsed(text), Err(ParseTimeSpanError::NoNumber), "{text}");
+        }
+        assert_eq!(parsed("99999999999999999999999s"), Err(ParseTimeSpanError::TooLong));
     }
 
     #[test]

@@ -26,6 +26,24 @@ pub enum Direction {
     ServerToClient,
 }
 
+impl Direction {
+    /// The other way.
+    pub fn reversed(self) -> Self {
+        match self {
+            Self::ClientToServer => Self::ServerToClient,
+            Self::ServerToClient => Self::ClientToServer,
+        }
+    }
+
+    /// In words: `client to server`.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::ClientToServer => "client to server",
+            Self::ServerToClient => "server to client",
+        }
+    }
+}
+
 /// The outcome of checking: how much was compared and the first thing that was wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checked {

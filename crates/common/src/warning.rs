@@ -99,6 +99,19 @@ impl Warning {
         ))
     }
 
+    /// Of some sizes an interval carried far less than the others: each size, and how much in per cent of the middle
+    /// interval.
+    pub fn slow_intervals(points: &[(u64, f64)]) -> Option<Self> {
+        let worst = points.iter().map(|point| point.1).fold(f64::INFINITY, f64::min);
+        Some(Self::new(
+            "slow-intervals",
+            format!("an interval {} carried {worst:.0} % of what the middle one did", at_sizes(points)?),
+            "for a while the path carried much less, or nothing, which the average of the round hides",
+            "compare the time of the slow intervals with the ports' counters and the switches' logs: a link that flaps or \
+             retrains looks like this, and so does a host that was stopped",
+        ))
+    }
+
     /// The adapter of one end has counted trouble during the run.
     pub fn counters_moved(role: Role, source: &str, trouble: &str) -> Self {
         Self::new(

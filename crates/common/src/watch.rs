@@ -2,7 +2,9 @@
 //! and a transport that has come to a standstill.
 //!
 //! The loop looks at one word ([`Stop`]) and stores one number there; everything else happens in a thread of its
-//! own, which sleeps on the control channel.
+//! own, which sleeps on the control channel. That number is also what interval reports are made of ([`sampling`]).
+
+pub mod sampling;
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -11,6 +13,8 @@ use crate::affinity;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exchange::{Channel, Message};
 use crate::interrupt;
+use crate::intervals::Intervals;
+use sampling::{Sampler, Sampling};
 
 /// How often the watcher looks around: Ctrl-C and the end of a round's time are noticed within this.
 const TICK: Duration = Duration::from_millis(20);
@@ -78,7 +82,7 @@ impl Stop {
 /// How a watched round ended, apart from what the loop itself says.
 #[derive(Debug, Default)]
 pub struct Watched {
-    /// The user of this end interrupted it.
+    /// The user of this end interrupted it, or has closed what a run that lasts until then is shown on.
     pub interrupted: bool,
     /// The peer's user did.
     pub stopped_by_peer: bool,
@@ -86,6 +90,8 @@ pub struct Watched {
     pub failure: Option<Error>,
     /// How many messages the peer said that it had completed.
     pub peer_completed: u64,
+    /// The round in intervals, where it was cut into them and at least one was whole.
+    pub intervals: Option<Intervals>,
     /// What the peer said that belongs to the next step.
     pub early: Vec<Message>,
 }
@@ -101,7 +107,8 @@ pub enum Until {
     PeersEnd,
 }
 
-/// Runs `measure` while a thread watches `channel`, and tells it to finish when `until` has come.
+/// Runs `measure` while a thread watches `channel`, and tells it to finish when `until` has come. With `sampling` the
+/// watcher cuts the time into intervals as well.
 ///
 /// The channel is the watcher's for the time of the round and comes back when it is over.
 ///
@@ -111,11 +118,12 @@ pub fn watched<R: Send>(
     channel: &mut (dyn Channel + Send),
     until: Until,
     stop: &Stop,
+    sampling: Option<Sampling>,
     measure: impl FnOnce() -> Result<R>,
 ) -> (Result<R>, Watched) {
     let waker = channel.waker();
     let (result, mut watched) = std::thread::scope(|scope| {
-        let watcher = scope.spawn(|| Watcher::new(channel, until, stop).run());
+        let watcher = scope.spawn(|| Watcher::new(channel, until, stop, sampling).run());
         let result = measure();
         stop.completed.fetch_or(OVER, Ordering::Release);
         waker.wake();
@@ -132,7 +140,7 @@ pub fn watched<R: Send>(
 /// Set in the count of completed messages once the loop has returned.
 const OVER: u64 = 1 << 63;
 
-struct Watcher<'a> {
+struct Watcher<'a, 's> {
     channel: &'a mut (dyn Channel + Send),
     stop: &'a Stop,
     until: Until,
@@ -142,10 +150,16 @@ struct Watcher<'a> {
     last_heard: Instant,
     last_told: Instant,
     peer_is_done: bool,
+    sampler: Option<Sampler<'s>>,
 }
 
-impl<'a> Watcher<'a> {
-    fn new(channel: &'a mut (dyn Channel + Send), until: Until, stop: &'a Stop) -> Self {
+impl<'a, 's> Watcher<'a, 's> {
+    fn new(
+        channel: &'a mut (dyn Channel + Send),
+        until: Until,
+        stop: &'a Stop,
+        sampling: Option<Sampling<'s>>,
+    ) -> Self {
         let now = Instant::now();
         Self {
             channel,
@@ -160,6 +174,7 @@ impl<'a> Watcher<'a> {
             last_heard: now,
             last_told: now,
             peer_is_done: false,
+            sampler: sampling.map(|sampling| Sampler::new(sampling, now)),
         }
     }
 
@@ -169,16 +184,19 @@ impl<'a> Watcher<'a> {
         while self.stop.completed.load(Ordering::Acquire) & OVER == 0 && self.outcome.failure.is_none() {
             let now = Instant::now();
             self.look_around(now);
-            let wait = self.end.map_or(TICK, |end| end.saturating_duration_since(now).min(TICK));
+            let next = self.sampler.as_ref().map(Sampler::next);
+            let soonest = self.end.into_iter().chain(next).min();
+            let wait = soonest.map_or(TICK, |moment| moment.saturating_duration_since(now).min(TICK));
             self.listen(wait);
         }
         if self.outcome.failure.is_some() {
             self.stop.abandon();
         }
-        self.outcome
+        Watched { intervals: self.sampler.and_then(Sampler::finish), ..self.outcome }
     }
 
     fn look_around(&mut self, now: Instant) {
+        self.sample(now);
         if self.end.is_some_and(|end| now >= end) {
             self.stop.finish();
             self.end = None;
@@ -205,6 +223,21 @@ impl<'a> Watcher<'a> {
         }
     }
 
+    /// Once nothing more is posted the queues drain: that is no interval to be compared with the others.
+    fn sample(&mut self, now: Instant) {
+        let Some(sampler) = self.sampler.as_mut().filter(|_| !self.stop.must_finish()) else { return };
+        if sampler.is_alone() {
+            self.outcome.interrupted = true;
+            self.stop.finish();
+        }
+        let Some(interval) = sampler.take(now, self.stop.completed()) else { return };
+        if !sampler.tell(sampler.direction(), interval)
+            && let Err(error) = self.channel.send(&Message::Interval { interval })
+        {
+            self.fail(error);
+        }
+    }
+
     fn listen(&mut self, wait: Duration) {
         match self.channel.receive_within(wait) {
             Ok(None) => {}
@@ -220,6 +253,11 @@ impl<'a> Watcher<'a> {
             Message::Stop => {
                 self.outcome.stopped_by_peer = true;
                 self.stop.finish();
+            }
+            Message::Interval { interval } => {
+                if let Some(sampler) = &mut self.sampler {
+                    sampler.tell(sampler.direction().reversed(), interval);
+                }
             }
             Message::Abort { error } => self.fail(error.from_peer(&self.channel.peer())),
             early => {
@@ -270,9 +308,10 @@ mod tests {
         let (mut ours, _theirs) = pair();
         let stop = Stop::new();
         let begin = Instant::now();
-        let (result, watched) = watched(&mut ours, Until::Time(Duration::from_millis(50)), &stop, || {
-            wait_until(&stop, Stop::must_finish)
-        });
+        let (result, watched) =
+            watched(&mut ours, Until::Time(Duration::from_millis(50)), &stop, None, || {
+                wait_until(&stop, Stop::must_finish)
+            });
         assert!(result.is_ok() && watched.failure.is_none());
         assert!(begin.elapsed() >= Duration::from_millis(50));
         assert!(!stop.must_abandon());
@@ -283,7 +322,8 @@ mod tests {
         let (mut ours, theirs) = pair();
         drop(theirs);
         let stop = Stop::new();
-        let (_, watched) = watched(&mut ours, Until::Done, &stop, || wait_until(&stop, Stop::must_abandon));
+        let (_, watched) =
+            watched(&mut ours, Until::Done, &stop, None, || wait_until(&stop, Stop::must_abandon));
         assert_eq!(watched.failure.unwrap().kind, ErrorKind::PeerLost);
     }
 
@@ -293,7 +333,8 @@ mod tests {
         theirs.send(&Message::Progress { completed: 7 }).unwrap();
         theirs.send(&Message::Abort { error: Error::new(ErrorKind::Memlock, "too little") }).unwrap();
         let stop = Stop::new();
-        let (_, watched) = watched(&mut ours, Until::Done, &stop, || wait_until(&stop, Stop::must_abandon));
+        let (_, watched) =
+            watched(&mut ours, Until::Done, &stop, None, || wait_until(&stop, Stop::must_abandon));
         assert_eq!(watched.peer_completed, 7);
         let failure = watched.failure.unwrap();
         assert!(failure.what.contains("could not go on: too little"), "{}", failure.what);
@@ -305,7 +346,7 @@ mod tests {
         theirs.send(&Message::Stop).unwrap();
         let stop = Stop::new();
         let (result, watched) =
-            watched(&mut ours, Until::Done, &stop, || wait_until(&stop, Stop::must_finish));
+            watched(&mut ours, Until::Done, &stop, None, || wait_until(&stop, Stop::must_finish));
         assert!(result.is_ok() && watched.stopped_by_peer && !watched.interrupted);
     }
 
@@ -314,7 +355,7 @@ mod tests {
         let (mut ours, mut theirs) = pair();
         theirs.send(&Message::Ready).unwrap();
         let stop = Stop::new();
-        let (_, watched) = watched(&mut ours, Until::Time(Duration::from_millis(60)), &stop, || {
+        let (_, watched) = watched(&mut ours, Until::Time(Duration::from_millis(60)), &stop, None, || {
             wait_until(&stop, Stop::must_finish)
         });
         assert!(watched.failure.is_none());

@@ -59,9 +59,12 @@ impl Tool for WriteBw {
         let whole = limit != u64::MAX && window.completed() == limit.saturating_mul(plan.qps.into());
         Ok(Performed {
             per_qp: window.per_qp(),
-            round: stage.stretch.round.map(|number| self.round(stage, number, cut_short && !whole)),
             inspected: None,
             interrupted: watched.interrupted,
+            round: stage.stretch.round.map(|number| Round {
+                intervals: watched.intervals,
+                ..self.round(stage, number, cut_short && !whole)
+            }),
         })
     }
 }
@@ -80,6 +83,7 @@ impl WriteBw {
             elapsed_ns: self.log.last().at_ns,
             peak_messages_per_sec: Some(self.log.peak_rate(window)),
             latency: None,
+            intervals: None,
             partial,
             checked: None,
             answers_checked: None,

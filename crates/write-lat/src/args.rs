@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Parser;
-use linkproof_common::args::{self, DeviceArgs, LatencyGateArgs, OutputArgs, PeerArgs, QpArgs, Sizes};
+use linkproof_common::args::{
+    self, DeviceArgs, LatencyGateArgs, LongRunArgs, OutputArgs, PeerArgs, QpArgs, Sizes,
+};
 use linkproof_common::conduct::{Ends, Tool};
 use linkproof_common::error::{Error, ErrorKind, Result};
 use linkproof_common::memory::MemoryKind;
@@ -65,6 +67,9 @@ pub(crate) struct LatencyArgs {
     /// Use pages of 2 MiB on both ends; refused where the kernel's pool has too few
     #[arg(long)]
     pub(crate) hugepages: bool,
+    /// How a long run is followed.
+    #[command(flatten)]
+    pub(crate) long: LongRunArgs,
     /// What the queue pairs are told.
     #[command(flatten)]
     pub(crate) qp: QpArgs,
@@ -121,6 +126,7 @@ impl LatencyArgs {
                 None => RoundLength::Iterations(self.iters),
             },
             rounds: self.rounds,
+            interval_seconds: self.long.interval_seconds(),
             warmup_iterations: self.warmup.map_or(WARMUP.min(self.iters), u64::from),
             qps: 1,
             tx_depth: TX_DEPTH,

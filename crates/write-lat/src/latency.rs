@@ -10,6 +10,7 @@ use linkproof_common::clock::{Clock, MonotonicClock};
 use linkproof_common::conduct::{Performed, Stage, Tool};
 use linkproof_common::endpoint::PingPong;
 use linkproof_common::error::{Error, ErrorKind, Result, show_io_error};
+use linkproof_common::histogram::Reader;
 use linkproof_common::host::HostFiles;
 use linkproof_common::latency::{HdrSamples, RawSamples, Samples, half_usec};
 use linkproof_common::memory::{HostBuffer, Inspector};
@@ -92,10 +93,17 @@ impl Tool for WriteLat {
         match stage.session.role() {
             Role::Server => answer(stage),
             Role::Client => match (stage.stretch.round, stage.plan().round_iterations()) {
-                (None, _) => self.ask(stage, stage.plan().warmup_iterations, HdrSamples::new(), |_| &[]),
-                (Some(_), None) => self.ask(stage, u64::MAX, HdrSamples::new(), |_| &[]),
+                (None, _) => {
+                    self.ask(stage, stage.plan().warmup_iterations, HdrSamples::new(), None, |_| &[])
+                }
+                (Some(_), None) => {
+                    let samples = HdrSamples::new();
+                    let latencies = stage.plan().interval().map(|_| Reader::new(samples.histogram()));
+                    self.ask(stage, u64::MAX, samples, latencies, |_| &[])
+                }
                 (Some(_), Some(iters)) => {
-                    self.ask(stage, iters, RawSamples::with_capacity(iters as usize), RawSamples::rtts_ns)
+                    let samples = RawSamples::with_capacity(iters as usize);
+                    self.ask(stage, iters, samples, None, RawSamples::rtts_ns)
                 }
             },
         }
@@ -162,6 +170,7 @@ impl WriteLat {
         stage: &mut Stage,
         limit: u64,
         mut samples: S,
+        latencies: Option<Reader>,
         raw: fn(&S) -> &[u64],
     ) -> Result<Performed> {
         let until = match (stage.stretch.round, stage.plan().round_duration()) {
@@ -179,7 +188,7 @@ impl WriteLat {
             answered: &mut answered,
             elapsed_ns: &mut elapsed_ns,
         };
-        let watched = watch(stage, until, &stop, ping)?;
+        let watched = watch(stage, until, &stop, latencies, ping)?;
         let partial = watched.interrupted && answered < limit;
         let (stretch, size_bytes) = (stage.stretch, stage.slots.size);
         let direction = stage.session.role().writes();
@@ -191,6 +200,7 @@ impl WriteLat {
             elapsed_ns,
             peak_messages_per_sec: None,
             latency: samples.latency(),
+            intervals: watched.intervals,
             partial,
             checked: None,
             answers_checked: None,
@@ -210,14 +220,20 @@ fn answer(stage: &mut Stage) -> Result<Performed> {
     let stop = Stop::new();
     let (mut answered, mut look) = (0, stage.inspector());
     let pong = Pong { look: &mut look, stop: &stop, answered: &mut answered };
-    let watched = watch(stage, Until::PeersEnd, &stop, pong)?;
+    let watched = watch(stage, Until::PeersEnd, &stop, None, pong)?;
     let inspected = look.map(|look| look.checked());
     Ok(Performed { per_qp: vec![answered], round: None, inspected, interrupted: watched.interrupted })
 }
 
 /// Watches a loop, and adds to its failure how far it got.
-fn watch<M: MeasureInTurn>(stage: &mut Stage, until: Until, stop: &Stop, measure: M) -> Result<Watched> {
-    stage.watch_in_turn(until, stop, measure).map_err(|failure| {
+fn watch<M: MeasureInTurn>(
+    stage: &mut Stage,
+    until: Until,
+    stop: &Stop,
+    latencies: Option<Reader>,
+    measure: M,
+) -> Result<Watched> {
+    stage.watch_in_turn(until, stop, latencies, measure).map_err(|failure| {
         let got = format!("{}: {} round trips", stage.describe(), stop.completed());
         failure.fact("got so far", got)
     })

@@ -8,10 +8,11 @@ use crate::exchange::tcp::TcpChannel;
 use crate::exchange::{Channel, Message, interrupted, out_of_order, while_working};
 use crate::host::HostFiles;
 use crate::plan::{Plan, Role};
-use crate::report::{Document, Output, Round};
+use crate::report::{Document, Live, Output, Round};
 use crate::session::{LocalEnd, STEP_LIMIT, Session, check_local, propose, tell_peer};
 use crate::validate::Checked;
 use crate::watch::PEER_SILENCE_LIMIT;
+use crate::watch::sampling::Audience;
 
 /// Runs `tool` as the client of the server at `host`, by the plan that the options gave.
 pub fn run<T: Tool>(tool: &mut T, ends: Ends, host: &str, plan: Result<Plan>, output: &Output) -> ExitStatus {
@@ -22,7 +23,7 @@ pub fn run<T: Tool>(tool: &mut T, ends: Ends, host: &str, plan: Result<Plan>, ou
         Ok((mut channel, local, plan)) => {
             let teller = output.clone();
             channel.when_told_to_wait(move |turn| teller.note(&turn));
-            let measured = measure(tool, &mut channel, &local, plan, &mut document);
+            let measured = measure(tool, &mut channel, &local, plan, &mut document, output);
             match tell_peer(&mut channel, measured) {
                 Ok(ending) => deliver(&mut channel, &mut document, ending),
                 Err(error) => document.conclude(Some(error)),
@@ -67,6 +68,7 @@ fn measure<T: Tool>(
     local: &LocalEnd,
     plan: Plan,
     document: &mut Document,
+    output: &Output,
 ) -> Result<Ending> {
     let this_host = document.hosts[0].clone();
     let agreed = propose(channel, local, plan, this_host)?;
@@ -75,7 +77,9 @@ fn measure<T: Tool>(
     document.link = Some(session.link().clone());
     document.memory = Some(session.memory().clone());
     document.conditions = vec![session.conditions().clone()];
-    let ending = all_points(tool, channel, &session, &mut document.rounds)?;
+    let mut live = output.live(document);
+    let ending = all_points(tool, channel, &session, &mut live, &mut document.rounds)?;
+    output.finish(live);
     channel.send(&Message::Finish)?;
     document.evidence = session.evidence();
     match channel.expect_any(STEP_LIMIT)? {
@@ -92,15 +96,16 @@ fn all_points<T: Tool>(
     tool: &mut T,
     channel: &mut TcpChannel,
     session: &Session,
+    live: &mut Option<Live>,
     rounds: &mut Vec<Round>,
 ) -> Result<Ending> {
     let plan = session.plan();
     for point in 0..plan.sizes_bytes.len() as u32 {
         let warm_up = (plan.warmup_iterations > 0).then_some(None);
         for round in warm_up.into_iter().chain((0..plan.rounds).map(Some)) {
-            if let Ending::Interrupted =
-                one_stretch(tool, channel, session, Stretch { point, round }, rounds)?
-            {
+            let audience = live.as_mut().map(|live| live as &mut dyn Audience);
+            let stage = Stage::new(channel, session, Stretch { point, round }, audience)?;
+            if let Ending::Interrupted = one_stretch(tool, stage, rounds)? {
                 return Ok(Ending::Interrupted);
             }
         }
@@ -108,14 +113,8 @@ fn all_points<T: Tool>(
     Ok(Ending::Complete)
 }
 
-fn one_stretch<T: Tool>(
-    tool: &mut T,
-    channel: &mut TcpChannel,
-    session: &Session,
-    stretch: Stretch,
-    rounds: &mut Vec<Round>,
-) -> Result<Ending> {
-    let mut stage = Stage::new(channel, session, stretch)?;
+fn one_stretch<T: Tool>(tool: &mut T, mut stage: Stage, rounds: &mut Vec<Round>) -> Result<Ending> {
+    let (session, stretch) = (stage.session, stage.stretch);
     stage.prepare();
     stage.channel.send(&Message::Begin { stretch })?;
     expect_begun(stage.channel)?;
@@ -136,7 +135,7 @@ fn one_stretch<T: Tool>(
     if let Some(mut theirs) = outcome.round {
         if let (true, Some(round)) = (session.plan().validate, stretch.round) {
             let check = || session.check_sinks(slots, stretch.point, round, &outcome.per_qp);
-            theirs.checked = Some(while_working(channel, check));
+            theirs.checked = Some(while_working(stage.channel, check));
         }
         rounds.push(theirs);
     }

@@ -143,7 +143,7 @@ fn one_stretch<T: Tool>(
     stretch: Stretch,
 ) -> Result<()> {
     let plan = session.plan();
-    let mut stage = Stage::new(channel, session, stretch)?;
+    let mut stage = Stage::new(channel, session, stretch, None)?;
     stage.prepare();
     let slots = stage.slots;
     let (performed, arrived) = session.as_target(slots, || {

@@ -5,12 +5,15 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, ErrorKind, Origin, Result};
 use crate::exchange::message::Stretch;
 use crate::exchange::{Channel, Message, while_working};
+use crate::histogram::Reader;
+use crate::intervals::IntervalLog;
 use crate::memory::{HostBuffer, Inspector};
 use crate::plan::{Plan, Slots, Traffic};
 use crate::report::Round;
 use crate::session::{Measure, MeasureInTurn, Session};
 use crate::units::ByteSize;
 use crate::validate::Checked;
+use crate::watch::sampling::{Audience, Sampling, Tell};
 use crate::watch::{Stop, Until, Watched, watched};
 
 /// How long a failed end waits for the peer's side of the story: a killed process's sockets close within
@@ -27,6 +30,8 @@ pub struct Stage<'a> {
     pub stretch: Stretch,
     /// Where its messages lie.
     pub slots: Slots,
+    /// Who hears of the round's intervals; nobody at a server, which tells them its client.
+    audience: Option<&'a mut dyn Audience>,
 }
 
 /// What an end did in a stretch.
@@ -50,6 +55,7 @@ impl<'a> Stage<'a> {
         channel: &'a mut (dyn Channel + Send),
         session: &'a Session,
         stretch: Stretch,
+        audience: Option<&'a mut dyn Audience>,
     ) -> Result<Self> {
         let plan = session.plan();
         let size = plan.sizes_bytes.get(stretch.point as usize).copied();
@@ -57,7 +63,7 @@ impl<'a> Stage<'a> {
         let slots = size.filter(|_| in_plan).map(Slots::of).ok_or_else(|| {
             Error::new(ErrorKind::Protocol, "the peer began a round that the plan does not have")
         })?;
-        Ok(Self { channel, session, stretch, slots })
+        Ok(Self { channel, session, stretch, slots, audience })
     }
 
     /// The plan.
@@ -111,10 +117,10 @@ impl<'a> Stage<'a> {
     /// The watcher's story before the endpoint's; the endpoint's with what the control channel says of the peer.
     pub fn watch<M: Measure>(&mut self, until: Until, stop: &Stop, measure: M) -> Result<Watched> {
         let (session, slots) = (self.session, self.slots);
-        self.watch_over(until, stop, || session.measure(slots, stop, measure))
+        self.watch_over(until, stop, None, || session.measure(slots, stop, measure))
     }
 
-    /// The same for ends that write in turn.
+    /// The same for ends that write in turn. `latencies` reads the round trips for the round's intervals, if it has any.
     ///
     /// # Errors
     /// As [`Stage::watch`].
@@ -122,19 +128,37 @@ impl<'a> Stage<'a> {
         &mut self,
         until: Until,
         stop: &Stop,
+        latencies: Option<Reader>,
         measure: M,
     ) -> Result<Watched> {
         let (session, slots) = (self.session, self.slots);
-        self.watch_over(until, stop, || session.measure_in_turn(slots, stop, measure))
+        self.watch_over(until, stop, latencies, || session.measure_in_turn(slots, stop, measure))
     }
 
     fn watch_over(
         &mut self,
         until: Until,
         stop: &Stop,
+        latencies: Option<Reader>,
         measure: impl FnOnce() -> Result<()>,
     ) -> Result<Watched> {
-        let (result, watched) = watched(self.channel, until, stop, measure);
+        let plan = self.plan();
+        let direction = self.session.role().writes();
+        let reports = plan.reported_directions().contains(&direction);
+        let cut = self.stretch.round.zip(plan.interval()).filter(|_| reports);
+        let sampling = cut.map(|(round, every)| Sampling {
+            every,
+            log: IntervalLog::for_round_of(plan),
+            latencies,
+            size_bytes: self.slots.size,
+            round,
+            direction,
+            tell: match &mut self.audience {
+                Some(audience) => Tell::Here(*audience),
+                None => Tell::Peer,
+            },
+        });
+        let (result, watched) = watched(self.channel, until, stop, sampling, measure);
         match (watched.failure, result) {
             (Some(failure), _) => Err(failure),
             (None, Err(failure)) => Err(self.with_peers_story(failure)),

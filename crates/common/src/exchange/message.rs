@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::environment::Host;
 use crate::error::Error;
 use crate::gid::LinkOffer;
+use crate::intervals::Interval;
 use crate::plan::Plan;
 use crate::qp::QpAddress;
 use crate::report::{Conditions, Document, Evidence, RdmaEnd, Round, TcpEnd};
@@ -92,6 +93,11 @@ pub enum Message {
         /// Messages completed in this stretch.
         completed: u64,
     },
+    /// Server, in a round of intervals in which it writes: one is over.
+    Interval {
+        /// What came in it.
+        interval: Interval,
+    },
     /// Client, in a stretch: its user wants to stop; finish what is outstanding, and no more.
     Stop,
     /// Client: my writes of this stretch are complete.
@@ -144,6 +150,7 @@ impl Message {
             Self::Begin { .. } => "begin",
             Self::Begun => "begun",
             Self::Progress { .. } => "progress",
+            Self::Interval { .. } => "interval",
             Self::Stop => "stop",
             Self::End { .. } => "end",
             Self::Outcome { .. } => "outcome",
@@ -219,6 +226,9 @@ mod tests {
             Message::Propose { plan: crate::plan::tests::plan(), link: None },
             Message::Wait { serving: Some("10.0.0.1:4000".to_owned()), ahead: 2 },
             Message::End { per_qp: vec![1, 2] },
+            Message::Interval {
+                interval: Interval { begin_ns: 0, elapsed_ns: 1_000_000_000, messages: 7, latency: None },
+            },
             Message::Abort { error: Error::new(crate::error::ErrorKind::Memlock, "x") },
         ];
         for message in messages {

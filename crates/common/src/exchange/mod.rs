@@ -88,8 +88,10 @@ pub trait Channel {
                 return Err(crate::watch::silence(limit));
             }
             match self.receive_within(left.min(LOOK_AROUND))? {
-                // A wish to stop has no hold on an end that is only waiting.
+                // A wish to stop has no hold on an end that is only waiting, and an interval of the peer's that ended
+                // after this end's part is in its outcome as well.
                 None | Some(Message::Stop) => {}
+                Some(Message::Interval { .. }) => last_heard = Instant::now(),
                 Some(Message::Progress { completed }) => {
                     progress(completed);
                     last_heard = Instant::now();

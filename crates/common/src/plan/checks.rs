@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    MAX_MSG_SIZE, MAX_QPS, MAX_ROUNDS, MAX_SECONDS, MAX_SIZES, MAX_TX_DEPTH, PATH_MTUS, Plan, RoundLength,
-    Transport, whole_lists,
+    MAX_INTERVAL_SECONDS, MAX_MSG_SIZE, MAX_QPS, MAX_ROUNDS, MAX_SECONDS, MAX_SIZES, MAX_TX_DEPTH,
+    MIN_INTERVAL_SECONDS, PATH_MTUS, Plan, RoundLength, Transport, whole_lists,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::qp;
@@ -40,6 +40,7 @@ impl Plan {
                 )));
             }
         }
+        self.check_interval()?;
         match self.path_mtu_bytes {
             Some(mtu) if !PATH_MTUS.contains(&mtu) => Err(usage(format!(
                 "--mtu is {mtu}; a path MTU is one of 256, 512, 1024, 2048 and 4096 bytes"
@@ -48,6 +49,26 @@ impl Plan {
                 "--mtu sets the path MTU of a queue pair, which --transport tcp does not have".to_owned(),
             )),
             _ => Ok(()),
+        }
+    }
+
+    fn check_interval(&self) -> Result<()> {
+        let Some(seconds) = self.interval_seconds else { return Ok(()) };
+        if !(MIN_INTERVAL_SECONDS..=MAX_INTERVAL_SECONDS).contains(&seconds) {
+            return Err(usage(format!(
+                "--interval is {seconds} s; it can be {MIN_INTERVAL_SECONDS} to {MAX_INTERVAL_SECONDS} s"
+            )));
+        }
+        match self.round_length {
+            RoundLength::Seconds(round) if round >= seconds => Ok(()),
+            RoundLength::Seconds(round) => Err(usage(format!(
+                "--interval is {seconds} s, and a round takes no more than {round} s: none would be whole"
+            ))
+            .hint(format!("-D is divided among {} rounds: raise it, or use --rounds 1", self.rounds))),
+            RoundLength::Iterations(_) => {
+                Err(usage("--interval cuts rounds by time, and -n ends them by number".to_owned())
+                    .hint("give the length of the run in seconds, with -D"))
+            }
         }
     }
 
@@ -220,6 +241,27 @@ mod tests {
     fn tcp_registers_no_memory() {
         let what = refused(|p| (p.transport, p.mr_per_qp) = (Transport::Tcp, true));
         assert!(what.starts_with("--mr-per-qp "), "{what}");
+    }
+
+    #[test]
+    fn an_interval_fits_into_a_round_by_time() {
+        let interval = |seconds, length| {
+            let change = |p: &mut Plan| (p.interval_seconds, p.round_length) = (Some(seconds), length);
+            let mut changed = plan();
+            change(&mut changed);
+            changed.check().map_err(|error| error.what)
+        };
+        let by_time = RoundLength::Seconds;
+        assert_eq!(interval(1.0, by_time(10.0)), Ok(()));
+        assert_eq!(interval(1.0, by_time(1.0)), Ok(()));
+        for bad in [0.0, 0.09, 3601.0, f64::NAN] {
+            assert!(
+                interval(bad, by_time(10_000.0)).unwrap_err().ends_with("it can be 0.1 to 3600 s"),
+                "{bad}"
+            );
+        }
+        assert!(interval(2.0, by_time(1.0)).unwrap_err().contains("none would be whole"));
+        assert!(interval(2.0, RoundLength::Iterations(5)).unwrap_err().contains("-n ends them by number"));
     }
 
     #[test]

@@ -3,7 +3,10 @@
 //! Its shape is `schema/result.v1.json`; every document that the tools write validates against it.
 
 mod conditions;
+mod intervals;
 mod json;
+mod lines;
+mod live;
 mod output;
 mod row;
 mod summary;
@@ -11,7 +14,9 @@ mod table;
 mod text;
 
 pub use conditions::Conditions;
+pub use intervals::{BandwidthIntervals, LatencyIntervals, SLOW_INTERVAL_SHARE};
 pub use json::{JsonTarget, Layout, write_document};
+pub use live::Live;
 pub use output::Output;
 pub use row::{BandwidthRow, LatencyRow, ResultRow};
 pub use summary::summarise;
@@ -25,6 +30,7 @@ use serde::{Deserialize, Serialize};
 use crate::environment::Host;
 use crate::error::Error;
 use crate::gid::{GidEntry, LinkLayer};
+use crate::intervals::Intervals;
 use crate::latency::Latency;
 use crate::plan::{Plan, Role};
 use crate::qp::Qpn;
@@ -189,6 +195,9 @@ pub struct Round {
     /// The half round trips of the round; absent for bandwidth.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub latency: Option<Latency>,
+    /// What came in each interval; absent where the plan has none, or none was whole.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub intervals: Option<Intervals>,
     /// Whether it was cut short.
     pub partial: bool,
     /// What the target found; absent where nothing was checked.

@@ -4,7 +4,8 @@
 
 use std::ffi::OsString;
 
-use super::{BandwidthUnit, Detail, Document, JsonTarget, Layout, render_table, write_document};
+use super::lines::Lines;
+use super::{BandwidthUnit, Detail, Document, JsonTarget, Layout, Live, render_table, write_document};
 use crate::args::OutputArgs;
 use crate::error::{Error, ErrorKind, ExitStatus};
 
@@ -64,6 +65,21 @@ impl Output {
             return error.exit_status();
         }
         document.verdict.failures.first().map_or(ExitStatus::Good, Error::exit_status)
+    }
+
+    /// Begins to show the intervals of a run that is about to begin, where its plan has any: on stderr, since the result
+    /// is to come on stdout.
+    pub fn live(&self, document: &Document) -> Option<Live> {
+        let plan = document.plan.as_ref().filter(|plan| plan.interval_seconds.is_some())?;
+        Some(Live::start(Lines::text(plan, self.unit)))
+    }
+
+    /// Shows the last intervals.
+    pub fn finish(&self, live: Option<Live>) {
+        let left_out = live.map_or(0, Live::finish);
+        if left_out > 0 {
+            self.note(&format!("{left_out} interval lines were left out: they were not read fast enough"));
+        }
     }
 
     /// Shows a failure on stderr.

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::{BandwidthIntervals, LatencyIntervals};
+
 /// One line of the table: one message size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
@@ -83,6 +85,9 @@ pub struct BandwidthRow {
     /// What was achieved of the plan's rate limit, in per cent, both directions of twice it; absent without a limit.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub rate_limit_percent: Option<f64>,
+    /// The intervals of each direction; none where the plan has no intervals.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub intervals: Vec<BandwidthIntervals>,
     /// Whether it stands on a round that was cut short.
     pub partial: bool,
     /// Bytes checked over all rounds; absent where nothing was checked.
@@ -122,6 +127,9 @@ pub struct LatencyRow {
     /// The range of the rounds' medians in per cent of their median; absent for a single round.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub spread_percent: Option<f64>,
+    /// The intervals; absent where the plan has none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub intervals: Option<LatencyIntervals>,
     /// Whether it stands on a round that was cut short.
     pub partial: bool,
     /// Bytes checked over all rounds, at both ends; absent where nothing was checked.

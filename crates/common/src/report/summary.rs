@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::intervals::{bandwidth_intervals, latency_intervals, slow_interval};
 use super::{BandwidthRow, LatencyRow, Link, ResultRow, Round};
 use crate::error::{Error, ErrorKind};
 use crate::latency::Latency;
@@ -44,7 +45,7 @@ pub fn summarise(
     for &size in &plan.sizes_bytes {
         let whole = whole_rounds(plan, size, rounds);
         if let Some(row) = row(plan, link, size, &whole) {
-            doubts.look_at(&row, &whole);
+            doubts.look_at(plan, &row, &whole);
             doubts.look_at_limit(&row);
             rows.push(row);
         }
@@ -61,10 +62,11 @@ struct Doubts {
     short: Vec<(u64, Duration)>,
     apart: Vec<(u64, Duration)>,
     below: Vec<(u64, f64)>,
+    slow: Vec<(u64, f64)>,
 }
 
 impl Doubts {
-    fn look_at(&mut self, row: &ResultRow, whole: &[WholeRound]) {
+    fn look_at(&mut self, plan: &Plan, row: &ResultRow, whole: &[WholeRound]) {
         let size = row.size_bytes();
         if let Some(spread) = row.spread_percent().filter(|&spread| spread > SPREAD_WORTH_A_WORD_PERCENT) {
             self.differ.push((size, spread));
@@ -80,6 +82,9 @@ impl Doubts {
         if let Some(most) = whole.iter().filter_map(directions_apart).max() {
             self.apart.push((size, most));
         }
+        if let Some(percent) = slow_interval(plan, &all(whole)) {
+            self.slow.push((size, percent));
+        }
     }
 
     fn look_at_limit(&mut self, row: &ResultRow) {
@@ -93,8 +98,15 @@ impl Doubts {
         let differ = Warning::rounds_differ(&self.differ);
         let short = Warning::short_rounds(&self.short);
         let below = Warning::below_rate_limit(&self.below);
-        differ.into_iter().chain(short).chain(Warning::directions_apart(&self.apart)).chain(below)
+        let apart = Warning::directions_apart(&self.apart);
+        let slow = Warning::slow_intervals(&self.slow);
+        differ.into_iter().chain(short).chain(apart).chain(slow).chain(below)
     }
+}
+
+/// All directions of all rounds.
+fn all<'a>(whole: &[WholeRound<'a>]) -> Vec<&'a Round> {
+    whole.iter().flat_map(|round| round.directions.iter().copied()).collect()
 }
 
 /// The rounds of one size with all their directions. A round that was cut short counts only where no whole one
@@ -152,6 +164,7 @@ fn bandwidth_row(plan: &Plan, link: Option<&Link>, size: u64, whole: &[WholeRoun
         rate_limit_percent: plan.rate_limit.map(|limit| {
             rate.median / (limit.rate.messages_per_sec(size) * directions(plan.traffic)) * 100.0
         }),
+        intervals: bandwidth_intervals(plan, size, &all(whole)),
         partial: is_partial(whole),
         checked_bytes: checked.map(|checked| checked.checked_bytes),
         wrong_bytes: checked.map(|checked| checked.wrong_bytes),
@@ -179,6 +192,7 @@ fn latency_row(size: u64, whole: &[WholeRound]) -> Option<LatencyRow> {
         p99_9_usec: stats(|latency| latency.p99_9_usec)?.median,
         p99_99_usec: stats(|latency| latency.p99_99_usec)?.median,
         spread_percent: typical.spread_percent(whole.len()),
+        intervals: latency_intervals(&all(whole)),
         partial: is_partial(whole),
         checked_bytes: checked.map(|checked| checked.checked_bytes),
         wrong_bytes: checked.map(|checked| checked.wrong_bytes),
@@ -282,6 +296,7 @@ mod tests {
             elapsed_ns: elapsed_ms * 1_000_000,
             peak_messages_per_sec: Some(messages as f64 / elapsed_ms as f64 * 1e3),
             latency: None,
+            intervals: None,
             partial: false,
             checked: None,
             answers_checked: None,

@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 
+use super::intervals::interval_lines;
 use super::table::{histograms, show_bandwidth, table};
 use super::{Document, Link, MemoryUse, RdmaEnd, ResultRow, Round, conditions};
 use crate::error::ErrorKind;
 use crate::plan::{Plan, Traffic, Transport};
 use crate::units::ByteSize;
-use crate::validate::Direction;
 
 /// The unit of the bandwidth columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub fn render_table(document: &Document, unit: BandwidthUnit, detail: Detail) ->
         if !document.results.is_empty() {
             let _ = writeln!(out, "{rule}\n{}\n{rule}", table(&document.results, unit));
         }
-        out.push_str(&footer(document, plan));
+        out.push_str(&footer(document, plan, unit));
     }
     if detail.histograms {
         out.push_str(&histograms(document));
@@ -216,7 +216,7 @@ fn inline(end: &RdmaEnd, plan: &Plan) -> String {
     }
 }
 
-fn footer(document: &Document, plan: &Plan) -> String {
+fn footer(document: &Document, plan: &Plan, unit: BandwidthUnit) -> String {
     let mut lines = Vec::new();
     let mut add = |label: &str, value: &str| lines.push(format!(" {label:<13}: {value}\n"));
     add("Data", &data(document, plan));
@@ -226,6 +226,9 @@ fn footer(document: &Document, plan: &Plan) -> String {
     }
     if let Some(achieved) = achieved(document) {
         add("Rate limit", &achieved);
+    }
+    for line in interval_lines(document, plan, unit) {
+        add("Intervals", &line);
     }
     if document.verdict.failures.iter().any(|failure| failure.kind == ErrorKind::Interrupted) {
         add("Result", "INTERRUPTED: what was measured until then");
@@ -266,10 +269,7 @@ fn round_line(round: &Round, unit: BandwidthUnit) -> String {
         (None, BandwidthUnit::Mib) => format!("{} MiB/sec", show_bandwidth(round.bandwidth().mib_per_sec())),
         (None, BandwidthUnit::Gbit) => format!("{} Gb/sec", show_bandwidth(round.bandwidth().gbit_per_sec())),
     };
-    let direction = match round.direction {
-        Direction::ClientToServer => "client to server",
-        Direction::ServerToClient => "server to client",
-    };
+    let direction = round.direction.words();
     format!(
         "  {:<9} round {}: {} messages in {:.6} s, {figure}, {direction}{}",
         ByteSize(round.size_bytes).to_string(),
@@ -292,6 +292,7 @@ mod tests {
     use crate::qp::Qpn;
     use crate::rate::{Rate, RateLimit};
     use crate::report::Evidence;
+    use crate::validate::Direction;
 
     fn host(role: Role, name: &str) -> Host {
         Host {
@@ -345,6 +346,7 @@ mod tests {
                 elapsed_ns: 800_000 + u64::from(number) * 8_000,
                 peak_messages_per_sec: Some(760_000.0),
                 latency: None,
+                intervals: None,
                 partial: false,
                 checked: Some(crate::validate::Checked { checked_bytes: 393_216, ..Default::default() }),
                 answers_checked: None,

@@ -134,6 +134,7 @@ mod tests {
             p99_9_usec: 4.0,
             p99_99_usec: 5.0,
             spread_percent: None,
+            intervals: None,
             partial: false,
             checked_bytes: None,
             wrong_bytes: None,
