@@ -1,4 +1,4 @@
-//! Stories of `write-bw` between two Soft-RoCE VMs: real verbs, real limits, real faults, no bounds on speed.
+//! Stories of the tools between two Soft-RoCE VMs: real verbs, real limits, real faults, no bounds on speed.
 //!
 //! Each test uses a control port of its own, so that a server that is still going down disturbs nobody. Tests
 //! that change the network share two VMs, so they run one at a time (`--test-threads=1`, as `ci/test` has it).
@@ -12,6 +12,7 @@ mod limits;
 mod measuring;
 mod pace;
 mod queue_options;
+mod verbs_facts;
 
 use std::sync::atomic::{AtomicU16, Ordering};
 
