@@ -13,11 +13,13 @@ mod cores;
 mod intent;
 mod kernel;
 pub mod report;
+mod spread;
 mod topology;
 
 pub use cores::{Cores, MAX_CORES};
 pub use intent::{Numa, Wish};
 pub use report::{BoundBy, MemoryBinding, NodePages, ThreadBinding, Unbound};
+pub use spread::{allowed, one_each};
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
