@@ -2,6 +2,7 @@
 
 mod affinity;
 mod attack;
+mod collectives;
 mod corruption;
 mod failures;
 mod help;

@@ -7,16 +7,18 @@ use std::process::ExitCode;
 
 use linkproof_common::args::{Parse, parse_knowing};
 use linkproof_common::error::{Error, ExitStatus, Result};
+use linkproof_common::host::HostFiles;
 use linkproof_common::interrupt;
 use linkproof_common::report::JsonTarget;
 
 use crate::args::{Args, way_out};
 use crate::backend::Carrier;
+use crate::cores::cores_for;
 use crate::plan::Point;
-use crate::report::{Document, Output, Progress, RankHost};
+use crate::report::{Document, Output, Progress, RankHost, RawSamples};
 use crate::run::{Measured, Observer};
 use crate::summary::RankLog;
-use crate::threads;
+use crate::threads::{self, Hands};
 
 /// Parses the command line, runs, and shows what came of it.
 pub fn main() -> ExitCode {
@@ -44,23 +46,28 @@ fn fail(error: Error, output: &Output) -> ExitStatus {
 
 fn run(args: &Args) -> ExitStatus {
     let output = Output::new(JsonTarget::from_option(args.json.as_ref()), args.verbose);
-    let mut record = Record { document: Document::begin(), progress: Progress::default() };
+    let mut record = Record { document: Document::begin(), progress: Progress::default(), raw: None };
     let result = measure(args, &mut record);
     record.progress.end();
-    record.document.conclude(result.err());
+    let written = record.raw.take().map_or(Ok(()), RawSamples::finish);
+    record.document.conclude(result.err().or(written.err()));
     output.show(&record.document)
 }
 
 fn measure(args: &Args, record: &mut Record) -> Result<()> {
     let plan = args.plan(args.n_ranks())?;
     record.document.plan = Some(plan.clone());
-    threads::run(&plan, args.inject_fault, record)
+    record.raw = args.raw_samples.as_deref().map(RawSamples::create).transpose()?;
+    let cores = cores_for(args.cores.as_ref(), plan.n_ranks, &HostFiles::this_machine())?;
+    let machine = RankHost::this_machine();
+    threads::run(&plan, &Hands { machine, cores, fault: args.inject_fault }, record)
 }
 
 /// Rank 0's notes.
 struct Record {
     document: Document,
     progress: Progress,
+    raw: Option<RawSamples>,
 }
 
 impl Observer for Record {
@@ -73,7 +80,11 @@ impl Observer for Record {
         self.progress.begins(point, index, of);
     }
 
-    fn logs(&mut self, _: &Point, _: u32, _: &[RankLog]) {}
+    fn logs(&mut self, point: &Point, round: u32, logs: &[RankLog]) {
+        if let Some(raw) = self.raw.as_mut() {
+            raw.add(point, round, logs);
+        }
+    }
 
     fn measured(&mut self, measured: Measured) {
         self.document.add(&measured);

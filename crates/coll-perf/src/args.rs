@@ -14,6 +14,8 @@ use linkproof_common::units::ByteSize;
 
 use crate::backend::{Pacing, Placement};
 use crate::collective::Kind;
+use crate::cores::Bind;
+use crate::data::Data;
 use crate::fault::Fault;
 use crate::plan::{Plan, Transport};
 use crate::sweep::{Advance, sizes};
@@ -119,6 +121,9 @@ pub struct Args {
     /// Ranks on this machine, each a thread [default: one a processor, at least 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = "Ranks")]
     pub ranks: Option<u32>,
+    /// Cores for the ranks, one each, in this order (2-5,8); or any: nothing is bound [default: a core each, where there are enough]
+    #[arg(long, value_name = "LIST", value_parser = Bind::parse, help_heading = "Ranks")]
+    pub cores: Option<Bind>,
     /// What carries the bytes
     #[arg(long, value_name = "NAME", value_enum, default_value_t = Transport::Shm, help_heading = "Ranks")]
     pub transport: Transport,
@@ -126,6 +131,9 @@ pub struct Args {
     /// Write the result as one JSON document to stdout, or to FILE beside the table
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, help_heading = "Output")]
     pub json: Option<Option<PathBuf>>,
+    /// Write when every rank began and ended every iteration to FILE, a line each
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub raw_samples: Option<PathBuf>,
     /// Show every round and every rank
     #[arg(short = 'v', long, help_heading = "Output")]
     pub verbose: bool,
@@ -201,7 +209,11 @@ impl Args {
             timeout_seconds: self.timeout,
             matrix_bytes: matrix.map(|traffic| traffic.rows()),
         };
-        if plan.points()?.is_empty() {
+        let points = plan.points()?;
+        if plan.check {
+            points.iter().try_for_each(|point| Data::of(&point.call).map(drop))?;
+        }
+        if points.is_empty() {
             return Err(usage("in place has no meaning for any of these collectives, or not with -m")
                 .hint("--placement out"));
         }

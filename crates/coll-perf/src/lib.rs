@@ -13,6 +13,7 @@ pub mod app;
 pub mod args;
 pub mod backend;
 pub mod collective;
+pub mod cores;
 pub mod data;
 pub mod dtype;
 pub mod element;

@@ -53,6 +53,7 @@ pub struct Rank<'a, B> {
     group: &'a mut dyn Group,
     backend: &'a mut B,
     plan: &'a Plan,
+    host: RankHost,
     fault: Option<Fault>,
     clocks: Vec<ClockOffset>,
 }
@@ -61,10 +62,17 @@ pub struct Rank<'a, B> {
 const PIECE: usize = 64 << 10;
 
 impl<'a, B: Backend> Rank<'a, B> {
-    /// A rank that will go through `plan`.
-    pub fn new(group: &'a mut dyn Group, backend: &'a mut B, plan: &'a Plan, fault: Option<Fault>) -> Self {
-        let fault = fault.filter(|fault| fault.rank() == group.rank());
-        Self { group, backend, plan, fault, clocks: Vec::new() }
+    /// A rank on `machine` that will go through `plan`.
+    pub fn new(
+        group: &'a mut dyn Group,
+        backend: &'a mut B,
+        plan: &'a Plan,
+        machine: &RankHost,
+        fault: Option<Fault>,
+    ) -> Self {
+        let rank = group.rank();
+        let (host, fault) = (machine.as_rank(rank), fault.filter(|fault| fault.rank() == rank));
+        Self { group, backend, plan, host, fault, clocks: Vec::new() }
     }
 
     /// Goes through the plan; `observer` is told at rank 0 only.
@@ -93,9 +101,8 @@ impl<'a, B: Backend> Rank<'a, B> {
     }
 
     fn meet(&mut self, observer: &mut dyn Observer) -> Result<()> {
-        let own = RankHost::this_one(self.group.rank());
         let clock = self.group.clock_offset()?;
-        if let Some(blobs) = self.group.gather(&encode(&(own, clock))?)? {
+        if let Some(blobs) = self.group.gather(&encode(&(&self.host, clock))?)? {
             let all: Vec<(RankHost, ClockOffset)> =
                 blobs.iter().map(|blob| decode(blob)).collect::<Result<_>>()?;
             let (ranks, clocks): (Vec<_>, Vec<_>) = all.into_iter().unzip();

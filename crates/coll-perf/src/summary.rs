@@ -50,11 +50,18 @@ pub struct RankLog {
 }
 
 impl RankLog {
-    fn start(&self, index: usize) -> i64 {
+    /// How many iterations it has.
+    pub fn iterations(&self) -> usize {
+        self.log.starts_ns.len()
+    }
+
+    /// When iteration `index` began, in nanoseconds of rank 0's clock.
+    pub fn start(&self, index: usize) -> i64 {
         self.log.starts_ns[index] as i64 - self.clock.ahead_ns
     }
 
-    fn stop(&self, index: usize) -> i64 {
+    /// When it ended.
+    pub fn stop(&self, index: usize) -> i64 {
         self.log.stops_ns[index] as i64 - self.clock.ahead_ns
     }
 
@@ -69,7 +76,7 @@ impl RoundSummary {
     /// Its time of one call is that of the slowest rank. Pipelined: from a rank's first start to its last stop,
     /// divided by the number of calls. Aligned: the median over the iterations of the slowest rank's duration.
     pub fn of(logs: &[RankLog], pacing: Pacing, calls: u32, checked: Option<Checked>) -> Self {
-        let iterations = logs.iter().map(|rank| rank.log.starts_ns.len()).min().unwrap_or(0);
+        let iterations = logs.iter().map(RankLog::iterations).min().unwrap_or(0);
         let calls = f64::from(calls);
         let mut summary = Self { checked, ..Self::default() };
         summary.ranks = logs.iter().map(|rank| RankRound::timed(rank, pacing, iterations, calls)).collect();
@@ -91,7 +98,8 @@ impl RoundSummary {
         let but_one = arrivals.iter().enumerate().filter(|(rank, _)| *rank != last).map(|(_, at)| *at).max();
         self.slowest_ns.push(logs.iter().map(|rank| rank.duration(index)).fold(0.0, f64::max) / calls);
         self.skew_ns.push((arrivals[last] - first) as f64);
-        self.transfer_ns.push((ends[end] - arrivals[last]) as f64 / calls);
+        // Clocks of different machines are compared to within some uncertainty.
+        self.transfer_ns.push((ends[end] - arrivals[last]).max(0) as f64 / calls);
         if let Some(but_one) = but_one {
             self.ranks[last].last_to_arrive += 1;
             self.ranks[last].behind_ns.push((arrivals[last] - but_one) as f64);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use linkproof_common::affinity::{self, Cores};
 use linkproof_common::error::{Error, ErrorKind, Result};
 use linkproof_common::host::HostFiles;
 use linkproof_common::memory::check_available;
@@ -12,13 +13,25 @@ use crate::fault::Fault;
 use crate::group::Group;
 use crate::group::in_process::{InProcess, group};
 use crate::plan::Plan;
+use crate::report::RankHost;
 use crate::run::{Observer, Rank};
+
+/// What is not in the plan: how this process goes about it.
+#[derive(Clone, Debug)]
+pub struct Hands {
+    /// This machine.
+    pub machine: RankHost,
+    /// The core of each rank; empty where they are not bound.
+    pub cores: Vec<Cores>,
+    /// For tests.
+    pub fault: Option<Fault>,
+}
 
 /// Runs `plan` with every rank a thread of this process; `observer` is told by rank 0.
 ///
 /// # Errors
 /// The failure of the rank that failed first.
-pub fn run(plan: &Plan, fault: Option<Fault>, observer: &mut (dyn Observer + Send)) -> Result<()> {
+pub fn run(plan: &Plan, hands: &Hands, observer: &mut (dyn Observer + Send)) -> Result<()> {
     check_memory(plan)?;
     let limit = Duration::from_secs_f64(plan.timeout_seconds);
     let mut ends = group(plan.n_ranks, limit);
@@ -28,9 +41,9 @@ pub fn run(plan: &Plan, fault: Option<Fault>, observer: &mut (dyn Observer + Sen
     std::thread::scope(|scope| {
         let others: Vec<_> = ends
             .into_iter()
-            .map(|end| scope.spawn(move || rank(world, end, plan, fault, &mut Silent)))
+            .map(|end| scope.spawn(move || rank(world, end, plan, hands, &mut Silent)))
             .collect();
-        let first = rank(world, first, plan, fault, observer);
+        let first = rank(world, first, plan, hands, observer);
         let others = others.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(defect())));
         std::iter::once(first).chain(others).fold(Ok(()), first_failure)
     })
@@ -53,11 +66,16 @@ fn rank(
     world: &Arc<World>,
     mut end: InProcess,
     plan: &Plan,
-    fault: Option<Fault>,
+    hands: &Hands,
     observer: &mut dyn Observer,
 ) -> Result<()> {
     let rank = end.rank();
-    let mut measure = || Rank::new(&mut end, &mut Shm::join(world, rank)?, plan, fault).run(observer);
+    let mut measure = || {
+        if let Some(cores) = hands.cores.get(rank as usize) {
+            affinity::run_on(cores)?;
+        }
+        Rank::new(&mut end, &mut Shm::join(world, rank)?, plan, &hands.machine, hands.fault).run(observer)
+    };
     let result = measure();
     if let Err(error) = &result {
         end.abort(error);
@@ -69,7 +87,7 @@ fn rank(
 struct Silent;
 
 impl Observer for Silent {
-    fn met(&mut self, _: &[crate::report::RankHost], _: &crate::backend::Carrier) {}
+    fn met(&mut self, _: &[RankHost], _: &crate::backend::Carrier) {}
     fn begins(&mut self, _: &crate::plan::Point, _: usize, _: usize) {}
     fn logs(&mut self, _: &crate::plan::Point, _: u32, _: &[crate::summary::RankLog]) {}
     fn measured(&mut self, _: crate::run::Measured) {}

@@ -1,8 +1,8 @@
 //! What the send buffers hold, what the receive buffers must hold afterwards, and how they are compared.
 //!
 //! Everything is a function of a seed, the rank and the place, so that any rank can say what any other should have
-//! sent, and no expected result is ever stored. Moved bytes are pseudo-random ([`bytes`]); reduced elements are chosen
-//! so that the result is exact whatever the order of the ranks ([`values`]).
+//! sent, and no expected result is ever stored. Moved bytes are pseudo-random (`bytes`); reduced elements are chosen
+//! so that the result is exact whatever the order of the ranks (`values`).
 
 mod bytes;
 mod check;

@@ -12,6 +12,8 @@ use super::{Document, ResultRow};
 const MOSTLY_LAST: f64 = 0.75;
 /// A rank that is so far behind, as a share of the time, costs what is worth a word. Taste.
 const WORTH_WAITING_FOR: f64 = 0.1;
+/// Less than this is the way of a cache line between two cores, which one of them always has to wait for.
+const WORTH_A_WORD_USEC: f64 = 1.0;
 
 pub(super) fn warnings(document: &Document) -> Vec<Warning> {
     let crowded = crowded(document);
@@ -67,7 +69,7 @@ fn straggler(document: &Document) -> Option<Warning> {
         for rank in &row.ranks {
             let behind = rank.behind_usec.unwrap_or(0.0);
             if f64::from(rank.last_to_arrive) >= MOSTLY_LAST * iterations
-                && behind >= WORTH_WAITING_FOR * row.time_usec
+                && behind >= (WORTH_WAITING_FOR * row.time_usec).max(WORTH_A_WORD_USEC)
             {
                 found.entry(rank.rank).or_default().push((row, behind, rank.last_to_arrive));
             }

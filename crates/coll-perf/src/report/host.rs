@@ -1,5 +1,6 @@
 //! The machine of one rank.
 
+use linkproof_common::affinity;
 use linkproof_common::environment::Host;
 use linkproof_common::host::HostFiles;
 use linkproof_common::memlock::LockedMemory;
@@ -25,6 +26,8 @@ pub struct RankHost {
     pub cpu: Option<String>,
     /// Processors that the process may run on.
     pub cpus: u32,
+    /// The cores that the rank's thread may run on, by the kernel's word.
+    pub cores: String,
     /// NUMA nodes of the machine.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub numa_nodes: Option<u32>,
@@ -36,21 +39,28 @@ pub struct RankHost {
 }
 
 impl RankHost {
-    /// This machine, as rank `rank`.
-    pub fn this_one(rank: u32) -> Self {
+    /// This machine and process. To be asked before threads are bound to cores, which would be taken for all that the
+    /// process has.
+    pub fn this_machine() -> Self {
         let version = env!("CARGO_PKG_VERSION");
         let host = Host::this_machine(Role::Client, version, &HostFiles::this_machine());
         Self {
-            rank,
+            rank: 0,
             pid: std::process::id(),
             name: host.name,
             version: host.version,
             kernel: host.kernel,
             cpu: host.cpu,
             cpus: host.cpus,
+            cores: affinity::allowed().to_string(),
             numa_nodes: host.numa_nodes,
             memlock: host.memlock,
             container: host.container,
         }
+    }
+
+    /// The same as rank `rank`, whose thread this is.
+    pub fn as_rank(&self, rank: u32) -> Self {
+        Self { rank, cores: affinity::allowed().to_string(), ..self.clone() }
     }
 }

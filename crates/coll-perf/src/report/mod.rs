@@ -5,12 +5,14 @@
 mod caution;
 mod host;
 mod output;
+mod raw;
 mod row;
 mod stragglers;
 mod text;
 
 pub use host::RankHost;
 pub use output::{Output, Progress};
+pub use raw::RawSamples;
 pub use row::{RankRow, ResultRow, Round};
 
 use linkproof_common::error::{Error, ErrorKind};
@@ -48,8 +50,10 @@ pub struct Document {
     /// What carried the bytes; absent where it did not come to that.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub backend: Option<Carrier>,
+    /// Conditions of the two ends of a link: empty, since the ranks' are in `hosts`.
+    pub conditions: Vec<Nothing>,
     /// What proves the path: nothing in shared memory.
-    pub evidence: Vec<Evidence>,
+    pub evidence: Vec<Nothing>,
     /// Every round.
     pub rounds: Vec<Round>,
     /// What the table shows, one entry for each point: size, type, reduction, root and placement of a collective.
@@ -60,9 +64,9 @@ pub struct Document {
     pub verdict: Verdict,
 }
 
-/// Something that an adapter or the kernel says about the run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Evidence {}
+/// Nothing: lists of it are empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Nothing {}
 
 impl Document {
     /// A document of a run that has just begun.
@@ -78,6 +82,7 @@ impl Document {
             hosts: Vec::new(),
             plan: None,
             backend: None,
+            conditions: Vec::new(),
             evidence: Vec::new(),
             rounds: Vec::new(),
             results: Vec::new(),

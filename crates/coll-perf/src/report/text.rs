@@ -51,8 +51,8 @@ fn header(document: &Document, plan: &Plan, out: &mut String) {
     }
     let timing = match plan.pacing {
         Pacing::Pipelined => {
-            "pipelined: a rank begins the next iteration as soon as it has its result, so that iterations overlap; the \
-             slowest rank counts. In place, a reduction is aligned: its input must be put back"
+            "pipelined: the next iteration begins at once, and iterations overlap; the slowest rank counts (reductions \
+             in place: aligned)"
         }
         Pacing::Aligned => {
             "aligned: all ranks meet before each iteration, outside the time; the slowest rank counts"

@@ -1,5 +1,7 @@
 //! The two buffers of a rank in host memory.
 
+use std::sync::Arc;
+
 use linkproof_common::error::Result;
 use linkproof_common::memory::{Buffer, HostBuffer, MemoryKind};
 
@@ -13,11 +15,16 @@ const SKEW: u64 = 1024;
 /// The input is copied by way of pieces of this size, which stay in the first-level cache.
 const PIECE: usize = 16 << 10;
 
-/// Memory of one rank.
+/// Memory of one rank, and where in it the buffers of the call are.
 pub(crate) struct Memory {
+    buffers: Arc<Buffers>,
+    place: Place,
+}
+
+/// The memory itself.
+pub(crate) struct Buffers {
     send: HostBuffer,
     recv: HostBuffer,
-    place: Place,
 }
 
 /// Where the two buffers of a call are.
@@ -37,11 +44,11 @@ impl Memory {
     }
 
     fn of(send_bytes: u64, recv_bytes: u64) -> Result<Self> {
-        Ok(Self {
+        let buffers = Buffers {
             send: HostBuffer::new(send_bytes, MemoryKind::Host)?,
             recv: HostBuffer::new(recv_bytes.max(send_bytes) + SKEW, MemoryKind::Host)?,
-            place: Place::Apart,
-        })
+        };
+        Ok(Self { buffers: Arc::new(buffers), place: Place::Apart })
     }
 
     /// Makes room. A receive buffer is as long as the send buffer, since it is the shared one in place.
@@ -51,6 +58,11 @@ impl Memory {
     pub(crate) fn reserve(&mut self, send_bytes: u64, recv_bytes: u64) -> Result<()> {
         *self = Self::of(send_bytes.max(1), recv_bytes)?;
         Ok(())
+    }
+
+    /// The memory, for whoever has to keep it longer than this rank does.
+    pub(crate) fn buffers(&self) -> Arc<Buffers> {
+        Arc::clone(&self.buffers)
     }
 
     /// The bytes that [`Memory::reserve`] takes.
@@ -67,25 +79,27 @@ impl Memory {
             Place::Apart => (0, end(0, shape.recv_bytes)),
             Place::Shared(at) => (end(at.send_at, shape.send_bytes), end(at.recv_at, shape.recv_bytes)),
         };
-        assert!(shape.send_bytes <= self.send.len() && send_end.max(recv_end) <= self.recv.len());
+        assert!(
+            shape.send_bytes <= self.buffers.send.len() && send_end.max(recv_end) <= self.buffers.recv.len()
+        );
     }
 
     /// The address of what the call sends.
     pub(crate) fn send_address(&self) -> u64 {
         match self.place {
-            Place::Apart => self.send.address(),
-            Place::Shared(at) => self.recv.address() + SKEW + at.send_at,
+            Place::Apart => self.buffers.send.address(),
+            Place::Shared(at) => self.buffers.recv.address() + SKEW + at.send_at,
         }
     }
 
     /// The address of what it receives.
     pub(crate) fn recv_address(&self) -> u64 {
-        self.recv.address() + self.recv_begin()
+        self.buffers.recv.address() + self.recv_begin()
     }
 
     /// The address of the input, which in place is kept aside.
     pub(crate) fn input_address(&self) -> u64 {
-        self.send.address()
+        self.buffers.send.address()
     }
 
     /// Whether both buffers share memory.
@@ -95,15 +109,15 @@ impl Memory {
 
     pub(crate) fn write(&self, side: Side, offset: u64, bytes: &[u8]) {
         match side {
-            Side::Send => self.send.write_at(offset, bytes),
-            Side::Recv => self.recv.write_at(self.recv_begin() + offset, bytes),
+            Side::Send => self.buffers.send.write_at(offset, bytes),
+            Side::Recv => self.buffers.recv.write_at(self.recv_begin() + offset, bytes),
         }
     }
 
     pub(crate) fn read(&self, side: Side, offset: u64, bytes: &mut [u8]) {
         match side {
-            Side::Send => self.send.read_at(offset, bytes),
-            Side::Recv => self.recv.read_at(self.recv_begin() + offset, bytes),
+            Side::Send => self.buffers.send.read_at(offset, bytes),
+            Side::Recv => self.buffers.recv.read_at(self.recv_begin() + offset, bytes),
         }
     }
 
@@ -113,8 +127,8 @@ impl Memory {
         let mut piece = vec![0; PIECE];
         for offset in (0..bytes).step_by(PIECE) {
             let piece = &mut piece[..PIECE.min((bytes - offset) as usize)];
-            self.send.read_at(offset, piece);
-            self.recv.write_at(SKEW + at.send_at + offset, piece);
+            self.buffers.send.read_at(offset, piece);
+            self.buffers.recv.write_at(SKEW + at.send_at + offset, piece);
         }
     }
 

@@ -2,7 +2,7 @@
 //! processors and the memory of one machine can do, and the best that a transport between processes could reach there.
 //!
 //! Every byte is copied once, straight from the sender's buffer to the receiver's; what is reduced is read once and
-//! written once ([`steps`]). The ranks tell each other of their progress by counters in memory ([`world`]).
+//! written once (`steps`). The ranks tell each other of their progress by counters in memory (`world`).
 
 mod small;
 mod steps;
@@ -105,7 +105,9 @@ impl Backend for Shm {
 
     fn reserve(&mut self, send_bytes: u64, recv_bytes: u64) -> Result<()> {
         self.ready = None;
-        self.memory.reserve(send_bytes, recv_bytes)
+        self.memory.reserve(send_bytes, recv_bytes)?;
+        self.seat.keep(self.memory.buffers());
+        Ok(())
     }
 
     fn set_up(&mut self, group: &mut dyn Group, call: &Call, placement: Placement) -> Result<&'static str> {

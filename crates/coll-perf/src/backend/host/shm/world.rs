@@ -3,13 +3,14 @@
 //! A counter is written by one rank only and grows for ever. Whoever waits for it reads it again and again; the cache
 //! line moves once when it has changed. Each rank's counters have lines of their own.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use linkproof_common::error::{Error, ErrorKind, Result};
 use linkproof_common::units::show_duration;
 
+use super::super::memory::Buffers;
 use super::small::Slots;
 use crate::group::in_process::Alarm;
 
@@ -20,6 +21,9 @@ pub struct World {
     alarm: Alarm,
     limit: Duration,
     patience: u32,
+    /// The buffers of all ranks. When a run ends by a failure ranks leave one by one, and one that is late may still
+    /// reach for another's buffer: so they are freed with the world, when all have left.
+    buffers: Mutex<Vec<Arc<Buffers>>>,
 }
 
 /// One rank's counters. Processors fetch lines in pairs, so a board has two to itself, and each counter its own.
@@ -53,7 +57,8 @@ impl World {
         let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
         let patience = if n_ranks as usize > processors { NO_PATIENCE } else { PATIENCE };
         let boards = (0..n_ranks).map(|_| Board::default()).collect();
-        Arc::new(Self { boards, slots: Slots::new(n_ranks), alarm, limit, patience })
+        let (slots, buffers) = (Slots::new(n_ranks), Mutex::default());
+        Arc::new(Self { boards, slots, alarm, limit, patience, buffers })
     }
 }
 
@@ -85,6 +90,11 @@ impl Seat {
     pub(super) fn others(&self) -> Vec<u32> {
         let n = self.n_ranks();
         (1..n).map(|distance| (self.rank + distance) % n).collect()
+    }
+
+    /// Keeps `buffers` until no rank can reach them any more.
+    pub(super) fn keep(&self, buffers: Arc<Buffers>) {
+        self.world.buffers.lock().unwrap_or_else(PoisonError::into_inner).push(buffers);
     }
 
     fn own(&self) -> &Board {
