@@ -12,8 +12,8 @@ use linkproof_common::plan::{Plan, Role, RoundLength, Traffic, Transport};
 use linkproof_common::qp::{QpAttributes, Qpn};
 use linkproof_common::rate::{Rate, RateLimit};
 use linkproof_common::report::{
-    BandwidthIntervals, BandwidthRow, Conditions, Document, Evidence, LatencyIntervals, LatencyRow, Link,
-    MemoryUse, RdmaEnd, ResultRow, Round, TcpEnd,
+    BandwidthIntervals, BandwidthRow, Conditions, DeviceKind, Document, Evidence, LatencyIntervals,
+    LatencyRow, Link, MemoryUse, RdmaEnd, ResultRow, Round, TcpEnd,
 };
 use linkproof_common::requirement::{LatencyCeilings, Requirements};
 use linkproof_common::validate::{Checked, Direction, WrongByte};
@@ -178,6 +178,7 @@ fn plan(transport: Transport, round_length: RoundLength, rate: Rate) -> Plan {
 fn rdma_end(host: u16) -> RdmaEnd {
     RdmaEnd {
         device: "mlx5_0".into(),
+        device_kind: DeviceKind::Software,
         software: Some("rxe".into()),
         port_num: 1,
         link_layer: LinkLayer::Ethernet,

@@ -1,3 +1,5 @@
 //! The tools over the software device: whole RDMA runs on any machine.
 
+mod option;
+mod perftest;
 mod runs;

@@ -16,7 +16,7 @@ mod strangers;
 
 pub use binary::{bin_dir, binary, built_programs, library};
 pub use corruptor::{Corruptor, FLIP};
-pub use ports::free_port;
+pub use ports::{free_port, wait_for_listener};
 pub use process::{Finished, Running, Tool};
 pub use relay::{Frame, Relay, Sender};
 pub use strangers::{FakeServer, StrangeClient};
@@ -45,6 +45,12 @@ pub fn rdma_devices() -> Vec<String> {
 /// Whether this process runs as root.
 pub fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
+}
+
+/// Whether the shell would find `program`.
+pub fn installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
 /// Whether `program` (with arguments, split at spaces) can be run here and succeeds.

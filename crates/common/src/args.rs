@@ -29,6 +29,7 @@ use std::path::PathBuf;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Parser};
 
+use crate::device::{DeviceWish, Library};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::MemoryKind;
 use crate::plan::{self, MAX_QPS, MAX_ROUNDS, MAX_TX_DEPTH, Plan, RoundLength, Traffic, Transport};
@@ -40,6 +41,9 @@ pub struct DeviceArgs {
     /// RDMA device to use [default: the first with an ACTIVE port]
     #[arg(short = 'd', long = "ib-dev", value_name = "DEV")]
     pub ib_dev: Option<String>,
+    /// Use a device in software, to try the tool without an adapter: both ends on one machine, and no speed is a link's
+    #[arg(long)]
+    pub soft_device: bool,
     /// Port of the device [default: its first ACTIVE port]
     #[arg(short = 'i', long = "ib-port", value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     pub ib_port: Option<u8>,
@@ -49,6 +53,18 @@ pub struct DeviceArgs {
     /// Where this end runs.
     #[command(flatten)]
     pub place: PlaceArgs,
+}
+
+impl DeviceArgs {
+    /// What is asked for.
+    pub fn wish(&self) -> DeviceWish<'_> {
+        DeviceWish {
+            library: if self.soft_device { Library::Softnic } else { Library::Ibverbs },
+            name: self.ib_dev.as_deref(),
+            port_num: self.ib_port,
+            gid_index: self.gid_index,
+        }
+    }
 }
 
 /// The other end and the control channel.

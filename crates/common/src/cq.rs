@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rdma_sys as sys;
 
-use crate::device::Context;
+use crate::device::{Context, SOFTNIC};
 use crate::error::Result;
 use crate::mr::resource_error;
 
@@ -77,9 +77,15 @@ impl CompletionStatus {
         self.knowledge().1
     }
 
-    /// What to look at first.
-    pub fn hint(self) -> Option<&'static str> {
-        self.knowledge().2
+    /// What to look at first, on the emulation `software` if it is one.
+    pub fn hint(self, software: Option<&str>) -> Option<&'static str> {
+        match (self.0, software) {
+            (sys::IBV_WC_RETRY_EXC_ERR, Some(SOFTNIC)) => Some(
+                "see that the peer's process lives, and that both run on one machine as one user, in one network namespace \
+                 and of one fabric (docs/softnic.md)",
+            ),
+            _ => self.knowledge().2,
+        }
     }
 
     // Meanings after InfiniBand specification, volume 1, 11.6.2.
@@ -155,5 +161,14 @@ mod tests {
         assert_eq!(CompletionStatus(10).name(), "REM_ACCESS_ERR (10)");
         assert_eq!(CompletionStatus(5).name(), "WR_FLUSH_ERR (5)");
         assert_eq!(CompletionStatus(999).name(), "unknown status (999)");
+    }
+
+    #[test]
+    fn silence_has_other_causes_on_a_device_that_has_no_network() {
+        let lost = CompletionStatus(12);
+        assert!(lost.hint(None).unwrap().contains("UDP port 4791"));
+        assert!(lost.hint(Some("rxe")).unwrap().contains("UDP port 4791"));
+        assert!(lost.hint(Some("softnic")).unwrap().contains("on one machine"));
+        assert_eq!(CompletionStatus(5).hint(Some("softnic")), None);
     }
 }

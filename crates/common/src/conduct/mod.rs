@@ -12,7 +12,7 @@ pub use entry::{fail, main};
 pub use stretch::{Performed, Stage};
 
 use crate::args::{DeviceArgs, PeerArgs};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::exchange::source;
 use crate::host::HostFiles;
 use crate::plan::Transport;
@@ -57,15 +57,18 @@ impl Ends<'_> {
     /// it measures, as long as this is there.
     ///
     /// # Errors
-    /// As [`LocalEnd::rdma`], and [`source::check`].
+    /// As [`LocalEnd::rdma`], and [`source::check`]; [`ErrorKind::Usage`] for a device without a use.
     pub fn local(&self) -> Result<LocalEnd> {
         self.peer.bind_source_ip.map(source::check).transpose()?;
         let (device, files) = (self.device, HostFiles::this_machine());
         let wish = device.place.wish();
         match self.transport() {
-            Transport::Rdma => {
-                LocalEnd::rdma(device.ib_dev.as_deref(), device.ib_port, device.gid_index, &wish, files)
-            }
+            Transport::Rdma => LocalEnd::rdma(&device.wish(), &wish, files),
+            Transport::Tcp if device.soft_device => Err(Error::new(
+                ErrorKind::Usage,
+                "--soft-device is an RDMA device, and --transport tcp uses none",
+            )
+            .hint("give one of the two")),
             Transport::Tcp => LocalEnd::tcp(&wish, files),
         }
     }

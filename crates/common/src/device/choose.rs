@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use rdma_sys as sys;
-use rdma_sys::Verbs;
-
+use super::library::Library;
 use super::list::{DeviceList, OpenResult};
 use super::{Context, Port};
 use crate::error::{Error, ErrorKind, Result};
@@ -18,30 +16,26 @@ pub struct ChosenPort {
     pub port: Port,
 }
 
-/// Loads the library.
-///
-/// # Errors
-/// [`ErrorKind::LibraryMissing`], naming the library.
-pub fn load_library() -> Result<&'static Verbs> {
-    Verbs::load().map_err(|error| {
-        Error::new(ErrorKind::LibraryMissing, format!("the RDMA library can't be used: {error}"))
-            .fact("opened", error.path().display())
-            .hint(format!(
-                "install it (libibverbs1 and ibverbs-providers on Debian and Ubuntu, libibverbs on RHEL and SUSE), name another \
-                 with {}, or measure TCP on both ends with --transport tcp",
-                sys::LIBRARY_VARIABLE
-            ))
-    })
+/// Which device, port and GID a user asks for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DeviceWish<'a> {
+    /// Whose devices.
+    pub library: Library,
+    /// The device's name; `None`: the first with an ACTIVE port.
+    pub name: Option<&'a str>,
+    /// The port's number; `None`: the first that is ACTIVE.
+    pub port_num: Option<u8>,
+    /// The GID's index; `None`: chosen by what it is.
+    pub gid_index: Option<u32>,
 }
 
-/// Chooses the device called `name` (else the first with an ACTIVE port) and its port `port_num` (else its first
-/// ACTIVE one).
+/// Chooses the device and its port.
 ///
 /// # Errors
 /// The library, device and port kinds of [`ErrorKind`]; each lists what there is instead.
-pub fn choose(name: Option<&str>, port_num: Option<u8>, files: &HostFiles) -> Result<ChosenPort> {
-    let verbs = load_library()?;
-    let list = DeviceList::of(verbs)?;
+pub fn choose(wish: &DeviceWish, files: &HostFiles) -> Result<ChosenPort> {
+    let DeviceWish { name, port_num, .. } = *wish;
+    let list = DeviceList::of(wish.library.load()?)?;
     if list.names().next().is_none() {
         return Err(no_device(name));
     }

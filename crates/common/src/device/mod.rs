@@ -5,9 +5,11 @@
 
 mod choose;
 mod details;
+mod library;
 mod list;
 
-pub use choose::{ChosenPort, choose, load_library};
+pub use choose::{ChosenPort, DeviceWish, choose};
+pub use library::{Library, SOFTNIC};
 
 use details::GidDetails;
 

@@ -21,6 +21,15 @@ use crate::qp::{Qpn, QueuePair};
 /// few queue pairs are served by one call; 64 of 48 bytes stay in the first-level cache.
 const POLL_BATCH: usize = 64;
 
+/// The device behind an endpoint, for messages.
+#[derive(Clone, Debug)]
+pub struct DeviceLabel {
+    /// Its name.
+    pub name: String,
+    /// Which emulation it is, if it is one.
+    pub software: Option<String>,
+}
+
 /// A queue pair and the memory on both ends that its writes go between.
 #[derive(Clone, Copy, Debug)]
 pub struct WritePath {
@@ -49,7 +58,7 @@ pub struct VerbsEndpoint<P> {
     stride: u64,
     completions: Box<[sys::ibv_wc; POLL_BATCH]>,
     cq: Arc<CompletionQueue>,
-    device: String,
+    device: DeviceLabel,
     posting: PhantomData<P>,
 }
 
@@ -57,7 +66,7 @@ impl<P: Posting> VerbsEndpoint<P> {
     /// An endpoint for messages of one size, posted in lists of up to `post_list`. The queue pairs stay with the caller, who keeps them, and the memory,
     /// until the endpoint is gone.
     pub fn new(
-        device: &str,
+        device: &DeviceLabel,
         cq: &Arc<CompletionQueue>,
         qps: &[QueuePair],
         paths: &[WritePath],
@@ -70,7 +79,7 @@ impl<P: Posting> VerbsEndpoint<P> {
             stride: slots.stride,
             completions: Box::new([sys::ibv_wc::default(); POLL_BATCH]),
             cq: Arc::clone(cq),
-            device: device.to_owned(),
+            device: device.clone(),
             posting: PhantomData,
         }
     }
@@ -97,17 +106,17 @@ impl<P: Posting> VerbsEndpoint<P> {
             ),
         )
         .fact("meaning", status.meaning());
-        match status.hint() {
+        match status.hint(self.device.software.as_deref()) {
             Some(hint) => error.hint(hint),
             None => error,
         }
     }
 
     fn name_of(&self, qp: usize) -> String {
-        let Some(lane) = self.lanes.get(qp) else { return format!("an unknown QP of {}", self.device) };
+        let Some(lane) = self.lanes.get(qp) else { return format!("an unknown QP of {}", self.device.name) };
         // SAFETY: the caller of `new` keeps the queue pair as long as the endpoint.
         let qpn = Qpn(unsafe { (*lane.qp).qp_num });
-        format!("QP {qpn} of {} to peer QP {}", self.device, lane.path.peer_qpn)
+        format!("QP {qpn} of {} to peer QP {}", self.device.name, lane.path.peer_qpn)
     }
 }
 
@@ -165,7 +174,7 @@ impl<P: Posting> Endpoint for VerbsEndpoint<P> {
         let count =
             unsafe { sys::ibv_poll_cq(self.cq.raw(), POLL_BATCH as i32, self.completions.as_mut_ptr()) };
         if count < 0 {
-            return Err(poll_failed(&self.device, count));
+            return Err(poll_failed(&self.device.name, count));
         }
         for completion in &self.completions[..count as usize] {
             if completion.status != sys::IBV_WC_SUCCESS {

@@ -112,7 +112,8 @@ mod tests {
             "qps": vec![serde_json::json!({ "qpn": 0xff_ffff, "sq_psn": 0xff_ffff }); qps],
             "sinks": vec![u64::MAX; qps],
             "end": {
-                "device": "rxe0", "port_num": 1, "link_layer": "Ethernet", "lid": 0, "active_mtu_bytes": 1024,
+                "device": "rxe0", "device_kind": "software", "port_num": 1, "link_layer": "Ethernet", "lid": 0,
+                "active_mtu_bytes": 1024,
                 "qpns": vec![0xff_ffff; qps], "posting": "ibv_wr", "inline_bytes": 4096,
             },
         }));

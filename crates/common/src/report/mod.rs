@@ -105,11 +105,23 @@ pub enum Link {
     },
 }
 
+/// What an RDMA device is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeviceKind {
+    /// An adapter on a bus.
+    Adapter,
+    /// An emulation: its speed is a processor's, not a link's.
+    Software,
+}
+
 /// One end of an RDMA connection.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RdmaEnd {
     /// The device.
     pub device: String,
+    /// What the device is.
+    pub device_kind: DeviceKind,
     /// Present where the device is an emulation: which.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub software: Option<String>,

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::intervals::interval_lines;
 use super::table::{histograms, show_bandwidth, table};
-use super::{Document, Link, MemoryUse, RdmaEnd, ResultRow, Round, conditions};
+use super::{DeviceKind, Document, Link, MemoryUse, RdmaEnd, ResultRow, Round, conditions};
 use crate::error::ErrorKind;
 use crate::plan::{Plan, Traffic, Transport};
 use crate::units::ByteSize;
@@ -67,6 +67,9 @@ fn header(document: &Document, plan: &Plan) -> String {
         Some(Link::Rdma { path_mtu_bytes, addressing, client, server }) => {
             for (role, end) in [("Client", client), ("Server", server)] {
                 add(role, rdma_end(end, plan));
+            }
+            if [client, server].iter().any(|end| end.device_kind == DeviceKind::Software) {
+                add("Device kind", "software: no speed below is a link's".to_owned());
             }
             add("GID choice", addressing.clone());
             add("Path MTU", format!("{path_mtu_bytes} B"));
@@ -311,6 +314,7 @@ mod tests {
     fn end(host: u16, software: Option<&str>) -> RdmaEnd {
         RdmaEnd {
             device: "mlx5_0".into(),
+            device_kind: if software.is_some() { DeviceKind::Software } else { DeviceKind::Adapter },
             software: software.map(Into::into),
             port_num: 1,
             link_layer: LinkLayer::Ethernet,

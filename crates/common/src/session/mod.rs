@@ -4,6 +4,7 @@
 //! resources and connects them. A [`Session`] then runs stretches of writes ([`Session::measure`]) over whichever
 //! endpoint it has, without a branch inside them, and hosts the target's part ([`Session::as_target`]).
 
+mod fabric;
 mod negotiate;
 mod preflight;
 mod rdma;

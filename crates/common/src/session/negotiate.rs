@@ -3,7 +3,7 @@
 use super::STEP_LIMIT;
 use super::preflight::check_local;
 use crate::affinity::{Bound, Wish};
-use crate::device::{self, ChosenPort};
+use crate::device::{self, ChosenPort, DeviceWish};
 use crate::environment::Host;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exchange::{Channel, Message, out_of_order};
@@ -20,20 +20,13 @@ pub struct LocalEnd {
 }
 
 impl LocalEnd {
-    /// An end with an RDMA port: the device `name` (else the first with an ACTIVE port), its port `port_num` and
-    /// the GID entry `gid_index`, each where given; bound as `wish` says, else near the device.
+    /// An end with an RDMA port, the one that is asked for; bound as `wish` says, else near the device.
     ///
     /// # Errors
     /// The library, device, port and GID kinds of [`ErrorKind`]; [`ErrorKind::Affinity`].
-    pub fn rdma(
-        name: Option<&str>,
-        port_num: Option<u8>,
-        gid_index: Option<u32>,
-        wish: &Wish,
-        files: HostFiles,
-    ) -> Result<Self> {
-        let chosen = device::choose(name, port_num, &files)?;
-        let offer = chosen.context.link_offer(&chosen.port, gid_index, &files)?;
+    pub fn rdma(device: &DeviceWish, wish: &Wish, files: HostFiles) -> Result<Self> {
+        let chosen = device::choose(device, &files)?;
+        let offer = chosen.context.link_offer(&chosen.port, device.gid_index, &files)?;
         let bound = Bound::here(wish, Some(chosen.context.name()), &files)?;
         Ok(Self { port: Some((chosen, offer)), bound, files })
     }

@@ -5,13 +5,14 @@ mod registered;
 use std::sync::Arc;
 
 use self::registered::Registered;
+use super::fabric::check_fabric;
 use super::negotiate::AgreedPlan;
 use super::{Measure, MeasureInTurn, swap_ends};
 use crate::counters::Counters;
 use crate::cq::CompletionQueue;
 use crate::device::{ChosenPort, Context};
 use crate::endpoint::verbs::{
-    self, Classic, Extended, Fetched, Inline, VerbsEndpoint, VerbsPingPong, WritePath,
+    self, Classic, DeviceLabel, Extended, Fetched, Inline, VerbsEndpoint, VerbsPingPong, WritePath,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::exchange::message::EndInfo;
@@ -22,7 +23,7 @@ use crate::memory::{Buffer, HostBuffer};
 use crate::mr::{Ordering, ProtectionDomain};
 use crate::plan::{BufferLayout, Plan, Regions, Role, Slots};
 use crate::qp::{Path, QpAddress, QueuePair};
-use crate::report::{Evidence, Link, RdmaEnd};
+use crate::report::{DeviceKind, Evidence, Link, RdmaEnd};
 
 /// Queue pairs in RTS and what they need. Fields are dropped in this order: queue pairs before the memory that
 /// they read, and that the peer writes.
@@ -34,6 +35,7 @@ pub(super) struct RdmaSession {
     posting: Posting,
     inline_bytes: u64,
     post_list: u32,
+    device: DeviceLabel,
     context: Arc<Context>,
     port_num: u8,
     counters: Counters,
@@ -105,6 +107,7 @@ pub(super) fn bring_up(
         memory_bytes: layout.total_len(),
     };
     let peer = Peer::of(swap_ends(channel, &info)?, plan, role)?;
+    check_fabric(&ours, &peer.end, role)?;
     let path = path(chosen, addressing, agreed, role);
     let counters = while_working(channel, || {
         connect(&qps, &peer.qps, &path)?;
@@ -112,7 +115,7 @@ pub(super) fn bring_up(
     })?;
 
     let paths = write_paths(plan, layout, &memory, &peer, role);
-    let link = link(agreed, addressing, role, ours, peer.end);
+    let link = link(agreed, addressing, role, ours.clone(), peer.end);
     let session = RdmaSession {
         inline_bytes: inline_bytes(&qps).into(),
         qps,
@@ -121,6 +124,7 @@ pub(super) fn bring_up(
         paths,
         posting,
         post_list: plan.post_list,
+        device: DeviceLabel { name: ours.device, software: ours.software },
         context: Arc::clone(&chosen.context),
         port_num: chosen.port.port_num,
         counters,
@@ -174,9 +178,11 @@ fn this_end(
     qps: &[QueuePair],
     files: &HostFiles,
 ) -> RdmaEnd {
+    let software = chosen.context.software(files);
     RdmaEnd {
         device: chosen.context.name().to_owned(),
-        software: chosen.context.software(files),
+        device_kind: if software.is_some() { DeviceKind::Software } else { DeviceKind::Adapter },
+        software,
         port_num: chosen.port.port_num,
         link_layer: chosen.port.link_layer,
         lid: chosen.port.lid,
@@ -329,7 +335,7 @@ impl RdmaSession {
     }
 
     fn endpoint<P: verbs::Posting>(&self, slots: Slots, paths: &[WritePath]) -> VerbsEndpoint<P> {
-        VerbsEndpoint::new(self.context.name(), &self.cq, &self.qps, paths, slots, self.post_list)
+        VerbsEndpoint::new(&self.device, &self.cq, &self.qps, paths, slots, self.post_list)
     }
 
     pub(super) fn evidence(&self, role: Role) -> Evidence {
