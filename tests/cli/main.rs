@@ -16,4 +16,5 @@ mod runs;
 mod serving;
 mod stopped_clients;
 mod strangers;
+mod threads;
 mod usage;

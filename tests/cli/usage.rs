@@ -64,6 +64,8 @@ const REFUSED: &[(&str, &str)] = &[
     ("host --rate-limit 1Gb/s -l 8 --burst-size 4", "--burst-size is 4; it can be 8 to 16384"),
     ("host --rate-limit 0.001MiB/s", "completions of 64 KiB messages 62.5 s apart"),
     ("host --rate-limit 1MiB/s -D 1", "lets 5.3 messages of 64 KiB through in a round"),
+    ("host --threads 0", "0 is not in 1..=256"),
+    ("host -q 2 --threads 4", "--threads is 4 and --qp 2"),
     ("host --once", "--once is an option of the server"),
     ("host other-host", "other-host"),
     ("-s 4K", "a server takes no test options, and without a host this is the server: --size"),

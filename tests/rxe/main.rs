@@ -12,6 +12,7 @@ mod limits;
 mod measuring;
 mod pace;
 mod queue_options;
+mod threads;
 mod verbs_facts;
 
 use std::sync::atomic::{AtomicU16, Ordering};

@@ -152,6 +152,7 @@ fn plan(transport: Transport, round_length: RoundLength, rate: Rate) -> Plan {
         signal_every: 32,
         signal_fixed: false,
         post_list: 1,
+        threads: 2,
         queue_pair: QpAttributes { inline_bytes: 220, traffic_class: 106, ..QpAttributes::default() },
         traffic: Traffic::Unidirectional,
         path_mtu_bytes: Some(4096),

@@ -32,7 +32,9 @@ use clap::{ArgMatches, Args, Parser};
 use crate::device::{DeviceWish, Library};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::MemoryKind;
-use crate::plan::{self, MAX_QPS, MAX_ROUNDS, MAX_TX_DEPTH, Plan, RoundLength, Traffic, Transport};
+use crate::plan::{
+    self, MAX_QPS, MAX_ROUNDS, MAX_THREADS, MAX_TX_DEPTH, Plan, RoundLength, Traffic, Transport,
+};
 
 /// Which device, port and address this end uses.
 #[derive(Args, Clone, Debug)]
@@ -110,6 +112,9 @@ pub struct TransferArgs {
     /// Queue pairs to spread the writes over
     #[arg(short = 'q', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_QPS)))]
     pub qp: u32,
+    /// Threads of each end that writes; the queue pairs are divided among them
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_THREADS)))]
+    pub threads: u32,
     /// Writes that may be outstanding on a queue pair
     #[arg(short = 't', long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_TX_DEPTH)))]
     pub tx_depth: u32,
@@ -318,6 +323,7 @@ impl TransferArgs {
             signal_every: self.queue.cq_mod.unwrap_or_else(|| plan::signal_every(self.tx_depth, post_list)),
             signal_fixed: self.queue.cq_mod.is_some(),
             post_list,
+            threads: self.threads,
             queue_pair: self.queue.qp.attributes(0),
             traffic: if self.bidirectional { Traffic::Bidirectional } else { Traffic::Unidirectional },
             path_mtu_bytes: self.mtu,

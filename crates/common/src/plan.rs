@@ -4,6 +4,7 @@
 //! The client makes it from its arguments, the server checks it again (a plan comes over the network) and holds
 //! the same one. Nothing edits a plan: what can't be honoured is refused.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -26,6 +27,8 @@ pub const MAX_MSG_SIZE: u64 = 1 << 31;
 pub const MAX_QPS: u32 = 16384;
 /// Outstanding writes of a queue pair at most; devices allow 16384 to 32768.
 pub const MAX_TX_DEPTH: u32 = 16384;
+/// Posting threads of an end at most; as many processors as large hosts have, and 16 MiB of completion logs.
+pub const MAX_THREADS: u32 = 256;
 /// Rounds at most: keeps the result document bounded.
 pub const MAX_ROUNDS: u32 = 1000;
 /// Sizes of one run at most: keeps the result document bounded.
@@ -146,6 +149,8 @@ pub struct Plan {
     pub signal_fixed: bool,
     /// Writes handed to the adapter at once.
     pub post_list: u32,
+    /// Threads of each end that writes, among which the queue pairs are divided; see [`Plan::part`].
+    pub threads: u32,
     /// What the queue pairs are told; the default over TCP.
     pub queue_pair: QpAttributes,
     /// One direction or both.
@@ -201,10 +206,22 @@ impl Plan {
         self.signal_every.min(whole_lists(by_bytes.min(by_time), self.post_list))
     }
 
-    /// Completions that can be outstanding at once: one for each signal in every queue, and one for the last write.
+    /// Completions of one thread that can be outstanding at once: one for each signal in every of its queues, and one
+    /// for the last write.
     pub fn completion_entries(&self) -> u32 {
         let every = self.signal_every(self.largest());
-        self.qps * (self.tx_depth / every + 1)
+        self.qps.div_ceil(self.threads) * (self.tx_depth / every + 1)
+    }
+
+    /// The queue pairs of the thread number `thread`: in order, and as many as another's or one more.
+    pub fn part(&self, thread: usize) -> Range<usize> {
+        let (qps, threads) = (self.qps as usize, self.threads as usize);
+        thread * qps / threads..(thread + 1) * qps / threads
+    }
+
+    /// The queue pairs of all threads.
+    pub fn parts(&self) -> impl Iterator<Item = Range<usize>> {
+        (0..self.threads as usize).map(|thread| self.part(thread))
     }
 
     /// How many memory regions each end registers.
@@ -296,6 +313,7 @@ pub(crate) mod tests {
             signal_every: 32,
             signal_fixed: false,
             post_list: 1,
+            threads: 1,
             queue_pair: QpAttributes::default(),
             traffic: Traffic::Unidirectional,
             path_mtu_bytes: None,
@@ -342,10 +360,27 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn every_queue_pair_is_in_one_threads_part() {
+        for (qps, threads) in [(1, 1), (8, 4), (7, 3), (3, 3), (16384, 256), (257, 256)] {
+            let parts: Vec<_> = Plan { qps, threads, ..plan() }.parts().collect();
+            assert_eq!(parts.len(), threads as usize);
+            assert_eq!(
+                parts.iter().cloned().flatten().collect::<Vec<_>>(),
+                (0..qps as usize).collect::<Vec<_>>()
+            );
+            let (least, most) = (parts.iter().map(Range::len).min(), parts.iter().map(Range::len).max());
+            assert!(least > Some(0) && most <= least.map(|least| least + 1), "{parts:?}");
+        }
+    }
+
+    #[test]
     fn the_completion_queue_holds_every_signal() {
         let small = Plan { sizes_bytes: vec![64], ..plan() };
         assert_eq!(small.completion_entries(), 5);
         assert_eq!(Plan { sizes_bytes: vec![64, 8 << 20], ..plan() }.completion_entries(), 129);
-        assert_eq!(Plan { qps: 4, tx_depth: 3, signal_every: 1, ..small }.completion_entries(), 16);
+        let many = Plan { qps: 4, tx_depth: 3, signal_every: 1, ..small };
+        assert_eq!(many.completion_entries(), 16);
+        // Two, one and one.
+        assert_eq!(Plan { threads: 3, ..many }.completion_entries(), 8);
     }
 }

@@ -89,6 +89,9 @@ pub struct QueuePair {
 
 // SAFETY: a queue pair may be used from any thread; the pointers are set once, and `raw` is freed once, in Drop.
 unsafe impl Send for QueuePair {}
+// SAFETY: as above, and by several at a time: what takes `&self` reads those pointers or calls verbs, which lock where
+// they have to. Posting goes through endpoints, and those of a queue pair are on one thread.
+unsafe impl Sync for QueuePair {}
 
 impl QueuePair {
     /// A queue pair with room for `tx_depth` writes, in state INIT on port `port_num`.

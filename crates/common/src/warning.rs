@@ -136,6 +136,16 @@ impl Warning {
         )
     }
 
+    /// More threads post on an end than it has cores for them.
+    pub fn threads_share_cores(role: Role, threads: u32, cores: &str) -> Self {
+        Self::new(
+            "threads-share-cores",
+            format!("{threads} threads post on the {}, which has cores {cores} for them", role.name()),
+            "while one polls another waits: more of them than cores are not faster, and hold each other up",
+            "fewer --threads, or more cores with --cores",
+        )
+    }
+
     /// Pages of the measured memory are on another NUMA node than the device: so many of those looked at.
     pub fn memory_far_from_device(
         role: Role,

@@ -32,8 +32,10 @@ const RUN: u8 = 0;
 const FINISH: u8 = 1;
 const ABANDON: u8 = 2;
 
-/// The word between the loop and its watcher.
+/// The word between a loop and its watcher. On cache lines of its own (two, since some processors fetch them in pairs):
+/// each of several loops looks at its own in every turn, and would wait for the others' counts otherwise.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub struct Stop {
     order: AtomicU8,
     completed: AtomicU64,
@@ -79,6 +81,60 @@ impl Stop {
     }
 }
 
+/// The words of all loops of a round; their watcher treats them as one.
+#[derive(Clone, Copy, Debug)]
+pub struct Stops<'a>(&'a [Stop]);
+
+impl<'a> From<&'a Stop> for Stops<'a> {
+    fn from(stop: &'a Stop) -> Self {
+        Self(std::slice::from_ref(stop))
+    }
+}
+
+impl<'a> From<&'a [Stop]> for Stops<'a> {
+    fn from(stops: &'a [Stop]) -> Self {
+        Self(stops)
+    }
+}
+
+impl<'a> Stops<'a> {
+    /// The word of the loop number `index`, if there are so many.
+    pub fn get(self, index: usize) -> Option<&'a Stop> {
+        self.0.get(index)
+    }
+
+    /// How many messages had completed when the loops said so last.
+    pub fn completed(self) -> u64 {
+        self.0.iter().map(Stop::completed).sum()
+    }
+
+    /// Whether any loop was told to finish; mostly all were.
+    pub fn must_finish(self) -> bool {
+        self.0.iter().any(Stop::must_finish)
+    }
+
+    /// Orders all loops to finish.
+    pub fn finish(self) {
+        self.0.iter().for_each(Stop::finish);
+    }
+
+    /// Orders all loops to leave at once.
+    pub fn abandon(self) {
+        self.0.iter().for_each(Stop::abandon);
+    }
+
+    /// Tells the watcher that all loops have returned.
+    fn note_over(self) {
+        self.0.iter().for_each(|stop| {
+            stop.completed.fetch_or(OVER, Ordering::Release);
+        });
+    }
+
+    fn are_over(self) -> bool {
+        self.0.iter().all(|stop| stop.completed.load(Ordering::Acquire) & OVER != 0)
+    }
+}
+
 /// How a watched round ended, apart from what the loop itself says.
 #[derive(Debug, Default)]
 pub struct Watched {
@@ -114,18 +170,18 @@ pub enum Until {
 ///
 /// # Errors
 /// Those of `measure`, unless the watcher has the better story: then its own.
-pub fn watched<R: Send>(
+pub fn watched<'a, R: Send>(
     channel: &mut (dyn Channel + Send),
     until: Until,
-    stop: &Stop,
+    stop: impl Into<Stops<'a>>,
     sampling: Option<Sampling>,
     measure: impl FnOnce() -> Result<R>,
 ) -> (Result<R>, Watched) {
-    let waker = channel.waker();
+    let (waker, stop) = (channel.waker(), stop.into());
     let (result, mut watched) = std::thread::scope(|scope| {
         let watcher = scope.spawn(|| Watcher::new(channel, until, stop, sampling).run());
         let result = measure();
-        stop.completed.fetch_or(OVER, Ordering::Release);
+        stop.note_over();
         waker.wake();
         let watched = watcher.join().unwrap_or_else(|_| Watched {
             failure: Some(Error::new(ErrorKind::Protocol, "the watcher of the control channel panicked")),
@@ -142,7 +198,7 @@ const OVER: u64 = 1 << 63;
 
 struct Watcher<'a, 's> {
     channel: &'a mut (dyn Channel + Send),
-    stop: &'a Stop,
+    stop: Stops<'a>,
     until: Until,
     end: Option<Instant>,
     outcome: Watched,
@@ -157,7 +213,7 @@ impl<'a, 's> Watcher<'a, 's> {
     fn new(
         channel: &'a mut (dyn Channel + Send),
         until: Until,
-        stop: &'a Stop,
+        stop: Stops<'a>,
         sampling: Option<Sampling<'s>>,
     ) -> Self {
         let now = Instant::now();
@@ -181,7 +237,7 @@ impl<'a, 's> Watcher<'a, 's> {
     fn run(mut self) -> Watched {
         // Not on the core that measures.
         affinity::roam();
-        while self.stop.completed.load(Ordering::Acquire) & OVER == 0 && self.outcome.failure.is_none() {
+        while !self.stop.are_over() && self.outcome.failure.is_none() {
             let now = Instant::now();
             self.look_around(now);
             let next = self.sampler.as_ref().map(Sampler::next);
@@ -315,6 +371,21 @@ mod tests {
         assert!(result.is_ok() && watched.failure.is_none());
         assert!(begin.elapsed() >= Duration::from_millis(50));
         assert!(!stop.must_abandon());
+    }
+
+    #[test]
+    fn several_loops_are_watched_as_one() {
+        let (mut ours, _theirs) = pair();
+        let stops: Vec<Stop> = (0..3).map(|_| Stop::new()).collect();
+        let until = Until::Time(Duration::from_millis(50));
+        let (result, watched) = watched(&mut ours, until, &stops[..], None, || {
+            stops.iter().zip(1..).for_each(|(stop, completed)| stop.note_completed(completed));
+            stops.iter().try_for_each(|stop| wait_until(stop, Stop::must_finish))
+        });
+        assert!(result.is_ok() && watched.failure.is_none());
+        assert_eq!(Stops::from(&stops[..]).completed(), 1 + 2 + 3);
+        let lines: Vec<usize> = stops.iter().map(|stop| std::ptr::from_ref(stop).addr() / 128).collect();
+        assert!(lines.windows(2).all(|pair| pair[0] != pair[1]), "two counts share a cache line: {lines:?}");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! the client, which makes the plan, measures, and gives both ends the same result.
 
 mod args;
+mod gate;
 mod lane;
 mod pace;
 mod window;

@@ -112,8 +112,8 @@ impl Window {
 /// Pumps `window` through `endpoint`, as fast as it goes or as `bucket` allows, noting completions in `log` and their
 /// number in `stop`.
 ///
-/// Returns when all is completed, or at once where `stop` says to abandon. The time runs from before the first
-/// post; the log's last mark is the last completion.
+/// Returns when all is completed, or at once where `stop` says to abandon. The time runs from `begin_ns`, a moment of
+/// `clock` just before the first post; the log's last mark is the last completion.
 ///
 /// # Errors
 /// The first write that can't be posted or completes with an error.
@@ -121,15 +121,20 @@ pub(crate) fn pump<E: Endpoint, C: Clock>(
     endpoint: &mut E,
     window: &mut Window,
     bucket: Option<TokenBucket>,
+    begin_ns: u64,
     clock: &C,
     stop: &Stop,
     log: &mut CompletionLog,
 ) -> Result<()> {
     match (window.post_list, bucket) {
-        (1, None) => pump_by::<OneByOne, _, E, C>(endpoint, window, Unpaced, clock, stop, log),
-        (1, Some(bucket)) => pump_by::<OneByOne, _, E, C>(endpoint, window, bucket, clock, stop, log),
-        (_, None) => pump_by::<InLists, _, E, C>(endpoint, window, Unpaced, clock, stop, log),
-        (_, Some(bucket)) => pump_by::<InLists, _, E, C>(endpoint, window, bucket, clock, stop, log),
+        (1, None) => pump_by::<OneByOne, _, E, C>(endpoint, window, Unpaced, begin_ns, clock, stop, log),
+        (1, Some(bucket)) => {
+            pump_by::<OneByOne, _, E, C>(endpoint, window, bucket, begin_ns, clock, stop, log)
+        }
+        (_, None) => pump_by::<InLists, _, E, C>(endpoint, window, Unpaced, begin_ns, clock, stop, log),
+        (_, Some(bucket)) => {
+            pump_by::<InLists, _, E, C>(endpoint, window, bucket, begin_ns, clock, stop, log)
+        }
     }
 }
 
@@ -137,12 +142,12 @@ fn pump_by<F: Fill, P: Pace, E: Endpoint, C: Clock>(
     endpoint: &mut E,
     window: &mut Window,
     mut pace: P,
+    begin_ns: u64,
     clock: &C,
     stop: &Stop,
     log: &mut CompletionLog,
 ) -> Result<()> {
-    let begin = clock.now_ns();
-    pace.begin(begin);
+    pace.begin(begin_ns);
     while !window.is_done() {
         if stop.must_finish() && !window.closed {
             window.close();
@@ -154,7 +159,7 @@ fn pump_by<F: Fill, P: Pace, E: Endpoint, C: Clock>(
         let before = window.completed;
         pace.poll(endpoint, |qp, writes| window.retire(qp, writes))?;
         if window.completed != before {
-            log.record(clock.now_ns() - begin, window.completed);
+            log.record(clock.now_ns() - begin_ns, window.completed);
             stop.note_completed(window.completed);
         }
     }

@@ -133,6 +133,7 @@ impl LatencyArgs {
             signal_every: plan::signal_every(TX_DEPTH, 1),
             signal_fixed: true,
             post_list: 1,
+            threads: 1,
             queue_pair: self.qp.attributes(inline_bytes(transport)),
             traffic: Traffic::PingPong,
             path_mtu_bytes: self.mtu,

@@ -60,18 +60,19 @@ pub fn run_on(cores: &Cores) -> Result<()> {
 }
 
 /// Which cores each of several measuring threads gets.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ThreadCores {
     cores: Cores,
     one_each: bool,
 }
 
 impl ThreadCores {
-    /// The cores of the thread number `index`, from 0: of a list that `--cores` gave one after the other, and from its
-    /// beginning again where it is shorter than the threads are many; otherwise all.
-    pub fn for_thread(&self, index: usize) -> Cores {
-        if self.one_each && !self.cores.is_empty() {
-            Cores::of([self.cores.numbers()[index % self.cores.len()]])
+    /// The cores of the thread number `index`, from 0, of so many: one each of a list that `--cores` gave, in its order,
+    /// where it has enough; otherwise all. Two threads that poll on one core would take turns there while another may
+    /// be idle.
+    pub fn for_thread(&self, index: usize, threads: usize) -> Cores {
+        if self.one_each && threads <= self.cores.len() {
+            Cores::of([self.cores.numbers()[index]])
         } else {
             self.cores.clone()
         }

@@ -58,7 +58,7 @@ const WAYS_OUT: &WaysOut = &[
     (&["--cqe-poll", "--disable-dynamic-polling"], "up to 64 completions are taken at a time: leave it out"),
     (&["--write-with-imm", "--unsolicited-write"], "these are plain writes, without immediate data: leave it out"),
     (&["--data-validation*"], "use --validate: any size, depth and transport"),
-    (&["--no-lock", "--no-enhanced-reorder", "--use-ooo"], "there is one thread and no choice of the provider's own modes: leave it out"),
+    (&["--no-lock", "--no-enhanced-reorder", "--use-ooo"], "no queue pair or completion queue is shared by threads, and there is no choice of the provider's own modes: leave it out"),
     (&["--use-old-post-send"], "ibv_wr_* is used where the provider has it, else ibv_post_send; JSON says which (posting): leave it out"),
     (&["--pin-cores"], "use --cores, on each end its own: --cores 2-5,8"),
     (&["--numa-node"], "use --numa N, on each end its own; the default is the device's node"),

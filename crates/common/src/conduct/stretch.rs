@@ -14,7 +14,7 @@ use crate::session::{Measure, MeasureInTurn, Session};
 use crate::units::ByteSize;
 use crate::validate::Checked;
 use crate::watch::sampling::{Audience, Sampling, Tell};
-use crate::watch::{Stop, Until, Watched, watched};
+use crate::watch::{Stop, Stops, Until, Watched, watched};
 
 /// How long a failed end waits for the peer's side of the story: a killed process's sockets close within
 /// milliseconds, but under load not at once.
@@ -111,13 +111,19 @@ impl<'a> Stage<'a> {
         Some(self.session.inspector(self.slots, self.stretch.point, round))
     }
 
-    /// Runs `measure` over the session's endpoint with the control channel watched, until `until` at the latest.
+    /// Runs each of `measures` over its part of the session's connections, with the control channel watched, until
+    /// `until` at the latest. There is one for each of the plan's threads, and a word to stop it.
     ///
     /// # Errors
-    /// The watcher's story before the endpoint's; the endpoint's with what the control channel says of the peer.
-    pub fn watch<M: Measure>(&mut self, until: Until, stop: &Stop, measure: M) -> Result<Watched> {
-        let (session, slots) = (self.session, self.slots);
-        self.watch_over(until, stop, None, || session.measure(slots, stop, measure))
+    /// The watcher's story before the endpoints'; an endpoint's with what the control channel says of the peer.
+    pub fn watch<M: Measure + Send>(
+        &mut self,
+        until: Until,
+        stops: &[Stop],
+        measures: Vec<M>,
+    ) -> Result<Watched> {
+        let (session, slots, stops) = (self.session, self.slots, Stops::from(stops));
+        self.watch_over(until, stops, None, || session.measure(slots, stops, measures))
     }
 
     /// The same for ends that write in turn. `latencies` reads the round trips for the round's intervals, if it has any.
@@ -132,13 +138,13 @@ impl<'a> Stage<'a> {
         measure: M,
     ) -> Result<Watched> {
         let (session, slots) = (self.session, self.slots);
-        self.watch_over(until, stop, latencies, || session.measure_in_turn(slots, stop, measure))
+        self.watch_over(until, stop.into(), latencies, || session.measure_in_turn(slots, stop, measure))
     }
 
     fn watch_over(
         &mut self,
         until: Until,
-        stop: &Stop,
+        stop: Stops,
         latencies: Option<Reader>,
         measure: impl FnOnce() -> Result<()>,
     ) -> Result<Watched> {

@@ -63,8 +63,9 @@ pub struct VerbsEndpoint<P> {
 }
 
 impl<P: Posting> VerbsEndpoint<P> {
-    /// An endpoint for messages of one size, posted in lists of up to `post_list`. The queue pairs stay with the caller, who keeps them, and the memory,
-    /// until the endpoint is gone.
+    /// An endpoint for messages of one size, posted in lists of up to `post_list`. The queue pairs stay with the caller,
+    /// who keeps them, and the memory, until the endpoint is gone. Meanwhile they, and `cq`, to which they report, are
+    /// this thread's.
     pub fn new(
         device: &DeviceLabel,
         cq: &Arc<CompletionQueue>,
@@ -170,7 +171,8 @@ impl<P: Posting> Endpoint for VerbsEndpoint<P> {
 
     #[inline]
     fn poll(&mut self, mut done: impl FnMut(usize, u32)) -> Result<()> {
-        // SAFETY: the completion queue is ours; at most POLL_BATCH completions are written.
+        // SAFETY: the completion queue is alive, and polled by this thread only: each has one of its own. At most
+        // POLL_BATCH completions are written.
         let count =
             unsafe { sys::ibv_poll_cq(self.cq.raw(), POLL_BATCH as i32, self.completions.as_mut_ptr()) };
         if count < 0 {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    MAX_INTERVAL_SECONDS, MAX_MSG_SIZE, MAX_QPS, MAX_ROUNDS, MAX_SECONDS, MAX_SIZES, MAX_TX_DEPTH,
-    MIN_INTERVAL_SECONDS, PATH_MTUS, Plan, RoundLength, Transport, whole_lists,
+    MAX_INTERVAL_SECONDS, MAX_MSG_SIZE, MAX_QPS, MAX_ROUNDS, MAX_SECONDS, MAX_SIZES, MAX_THREADS,
+    MAX_TX_DEPTH, MIN_INTERVAL_SECONDS, PATH_MTUS, Plan, RoundLength, Transport, whole_lists,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::qp;
@@ -25,6 +25,7 @@ impl Plan {
         self.check_sizes()?;
         within("--qp", self.qps, 1, MAX_QPS)?;
         within("--tx-depth", self.tx_depth, 1, MAX_TX_DEPTH)?;
+        self.check_threads()?;
         self.check_posting()?;
         self.check_queue_pair()?;
         self.check_rate_limit()?;
@@ -70,6 +71,17 @@ impl Plan {
                     .hint("give the length of the run in seconds, with -D"))
             }
         }
+    }
+
+    fn check_threads(&self) -> Result<()> {
+        let (threads, qps) = (self.threads, self.qps);
+        within("--threads", threads, 1, MAX_THREADS)?;
+        if threads > qps {
+            let what =
+                format!("--threads is {threads} and --qp {qps}: each thread posts on queue pairs of its own");
+            return Err(usage(what).hint(format!("--qp {threads} or more, or --threads {qps} or fewer")));
+        }
+        Ok(())
     }
 
     fn check_posting(&self) -> Result<()> {
@@ -207,6 +219,17 @@ mod tests {
         assert!(refused(|p| p.sizes_bytes.clear()).starts_with("0 message sizes"));
         assert_eq!(refused(|p| p.sizes_bytes = vec![8, 64, 8]), "--size has 8 B twice");
         assert!(refused(|p| p.signal_every = 129).starts_with("--cq-mod is 129;"));
+    }
+
+    #[test]
+    fn each_thread_has_a_queue_pair() {
+        let refused_with = |threads, qps| refused(|p| (p.threads, p.qps) = (threads, qps));
+        assert_eq!(refused_with(0, 1), "--threads is 0; it can be 1 to 256");
+        assert_eq!(refused_with(257, 512), "--threads is 257; it can be 1 to 256");
+        assert_eq!(
+            refused_with(4, 3),
+            "--threads is 4 and --qp 3: each thread posts on queue pairs of its own"
+        );
     }
 
     #[test]

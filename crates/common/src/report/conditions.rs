@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::affinity::report::describe;
-use crate::affinity::{Bound, MemoryBinding, ThreadBinding, Unbound};
+use crate::affinity::{Bound, Cores, MemoryBinding, ThreadBinding, Unbound};
 use crate::error::Result;
 use crate::memory::Buffer;
-use crate::plan::Role;
+use crate::plan::{Plan, Role};
 use crate::warning::Warning;
 
 /// What one end measured under.
@@ -56,6 +56,13 @@ impl Conditions {
         threads.into_iter().chain(memory).collect()
     }
 
+    /// More posting threads than cores, if this end has posting threads.
+    pub fn crowded(&self, plan: &Plan) -> Option<Warning> {
+        let cores = Cores::from_kernel(&self.threads.cores)?.len();
+        let crowded = plan.is_initiator(self.role) && plan.threads > 1 && plan.threads as usize > cores;
+        crowded.then(|| Warning::threads_share_cores(self.role, plan.threads, &self.threads.cores))
+    }
+
     /// Unbound against the default's will: whoever asked for it knows.
     fn threads_are_elsewhere(&self) -> bool {
         let unwilling = matches!(self.threads.why_not, Some(Unbound::NotAllowed | Unbound::Refused));
@@ -80,6 +87,7 @@ pub(super) mod tests {
     use super::*;
     use crate::affinity::report::tests::{memory_near_the_device, threads_near_the_device};
     use crate::affinity::{BoundBy, NodePages};
+    use crate::plan::tests::plan;
 
     pub(in crate::report) fn near_the_device(role: Role) -> Conditions {
         Conditions {
@@ -128,6 +136,18 @@ pub(super) mod tests {
         for asked in [Unbound::Asked, Unbound::Inherited, Unbound::NoNode] {
             assert!(not_bound(asked).warnings().is_empty(), "{asked:?}");
         }
+    }
+
+    #[test]
+    fn more_threads_than_cores_are_warned_of_on_the_ends_that_write() {
+        let threads = |threads| Plan { threads, qps: 8, ..plan() };
+        let [client, server] = [Role::Client, Role::Server].map(near_the_device);
+        assert_eq!(client.crowded(&threads(4)), None);
+        assert_eq!(client.crowded(&threads(5)).unwrap().code, "threads-share-cores");
+        assert_eq!(server.crowded(&threads(5)), None);
+        // One thread is no choice of the user's.
+        let one_core = ThreadBinding { cores: "3".into(), ..threads_near_the_device() };
+        assert_eq!(Conditions { threads: one_core, ..client }.crowded(&threads(1)), None);
     }
 
     #[test]

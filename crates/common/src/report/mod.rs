@@ -278,6 +278,9 @@ impl Document {
         self.results = results;
         self.warnings.extend(warnings);
         self.warnings.extend(self.conditions.iter().flat_map(Conditions::warnings));
+        if let Some(plan) = &self.plan {
+            self.warnings.extend(self.conditions.iter().filter_map(|end| end.crowded(plan)));
+        }
         let counted = |evidence: &Evidence| {
             let trouble = crate::counters::trouble(&evidence.moved)?;
             Some(Warning::counters_moved(evidence.role, &evidence.source, &trouble))

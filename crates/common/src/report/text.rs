@@ -138,7 +138,8 @@ fn connections(plan: &Plan) -> (&'static str, String) {
         }
         (_, Transport::Tcp) => format!("{} outstanding {messages} each", plan.tx_depth),
     };
-    (label, format!("{}, {how}", plan.qps))
+    let threads = if plan.threads > 1 { format!(" in {} threads", plan.threads) } else { String::new() };
+    (label, format!("{}{threads}, {how}", plan.qps))
 }
 
 /// How often a write is signalled, which large messages are more often than small ones.
@@ -406,6 +407,14 @@ mod tests {
         let line = |role: &str| text.lines().find(|line| line.starts_with(role)).unwrap();
         assert!(line(" Client").ends_with(" and 2 more, nothing inline"), "{text}");
         assert!(line(" Server").ends_with(" and 2 more, up to 96 B inline"), "{text}");
+    }
+
+    #[test]
+    fn several_threads_are_told() {
+        let mut document = document(None);
+        document.plan.as_mut().unwrap().threads = 3;
+        let text = render_table(&document, BandwidthUnit::Mib, Detail::default());
+        assert!(text.contains(" Queue pairs  : 6 in 3 threads, 128 outstanding writes each"), "{text}");
     }
 
     #[test]

@@ -9,12 +9,14 @@ mod negotiate;
 mod preflight;
 mod rdma;
 mod tcp;
+mod threads;
 
 pub use negotiate::{AgreedPlan, LocalEnd, agree, known_peer, propose};
 pub use preflight::check_local;
 
 use std::time::Duration;
 
+use self::threads::Crew;
 use crate::affinity::ThreadCores;
 use crate::endpoint::{Endpoint, PingPong};
 use crate::error::{Error, ErrorKind, Origin, Result};
@@ -25,7 +27,7 @@ use crate::memory::{Buffer, Fill, HostBuffer, Inspector, check_slots, fill_slots
 use crate::plan::{BufferLayout, Plan, Role, Slots, Traffic};
 use crate::report::{Conditions, Evidence, Link, MemoryUse};
 use crate::validate::{Checked, Direction, Pattern};
-use crate::watch::Stop;
+use crate::watch::{Stop, Stops};
 
 /// How long a step of the bring-up may take on the other end: thousands of queue pairs take seconds.
 pub const STEP_LIMIT: Duration = Duration::from_secs(30);
@@ -217,14 +219,17 @@ impl Session {
         self.role.peer().writes()
     }
 
-    /// Runs `measure` over this session's endpoint.
+    /// Runs each of `measures`, one for each of the plan's threads, over its part of this session's connections.
     ///
     /// # Errors
-    /// Those of the endpoint and of `measure`; a failed write carries the adapter's counters.
-    pub fn measure<M: Measure>(&self, slots: Slots, stop: &Stop, measure: M) -> Result<()> {
+    /// The first of an endpoint or of a measure; a failed write carries the adapter's counters.
+    pub fn measure<M: Measure + Send>(&self, slots: Slots, stops: Stops, measures: Vec<M>) -> Result<()> {
+        let crew = Crew { plan: &self.plan, stops, cores: &self.cores };
         match &self.data {
-            Data::Rdma(session) => session.measure(slots, measure).map_err(|error| self.with_counters(error)),
-            Data::Tcp(session) => session.measure(slots, stop, self.layout, measure),
+            Data::Rdma(session) => {
+                session.measure(slots, crew, measures).map_err(|error| self.with_counters(error))
+            }
+            Data::Tcp(session) => session.measure(slots, crew, self.layout, measures),
         }
     }
 

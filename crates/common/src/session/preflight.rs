@@ -42,6 +42,7 @@ fn check_device(plan: &Plan, chosen: &ChosenPort) -> Result<()> {
     at_most("--qp", plan.qps.into(), limits.max_qp, "queue pairs")?;
     at_most("--tx-depth", plan.tx_depth.into(), limits.max_qp_wr, "outstanding writes")?;
     at_most("--mr-per-qp", plan.memory_regions().into(), limits.max_mr, "memory regions")?;
+    at_most("--threads", plan.threads.into(), limits.max_cq, "completion queues")?;
     at_most("--qp", plan.completion_entries().into(), limits.max_cqe, "completion queue entries")?;
     if let Some(asked) = plan.path_mtu_bytes.filter(|&asked| asked > chosen.port.active_mtu) {
         return Err(Error::new(

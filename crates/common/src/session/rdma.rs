@@ -7,6 +7,7 @@ use std::sync::Arc;
 use self::registered::Registered;
 use super::fabric::check_fabric;
 use super::negotiate::AgreedPlan;
+use super::threads::{Crew, Share};
 use super::{Measure, MeasureInTurn, swap_ends};
 use crate::counters::Counters;
 use crate::cq::CompletionQueue;
@@ -29,7 +30,8 @@ use crate::report::{DeviceKind, Evidence, Link, RdmaEnd};
 /// they read, and that the peer writes.
 pub(super) struct RdmaSession {
     qps: Vec<QueuePair>,
-    cq: Arc<CompletionQueue>,
+    /// One for each thread that posts.
+    cqs: Vec<Arc<CompletionQueue>>,
     memory: Registered,
     paths: Vec<WritePath>,
     posting: Posting,
@@ -60,7 +62,7 @@ impl Posting {
 /// What this end makes by itself: the memory, registered, and queue pairs in INIT.
 struct Made {
     memory: Registered,
-    cq: Arc<CompletionQueue>,
+    cqs: Vec<Arc<CompletionQueue>>,
     qps: Vec<QueuePair>,
 }
 
@@ -68,9 +70,10 @@ impl Made {
     fn new(chosen: &ChosenPort, plan: &Plan, buffer: HostBuffer, role: Role) -> Result<Self> {
         let pd = Arc::new(ProtectionDomain::new(&chosen.context)?);
         let memory = Registered::new(&pd, plan, buffer, role)?;
-        let cq = Arc::new(CompletionQueue::new(&chosen.context, plan.completion_entries())?);
-        let qps = queue_pairs(&pd, &cq, plan, chosen.port.port_num)?;
-        Ok(Self { memory, cq, qps })
+        let cq = |_| CompletionQueue::new(&chosen.context, plan.completion_entries()).map(Arc::new);
+        let cqs = (0..plan.threads).map(cq).collect::<Result<Vec<_>>>()?;
+        let qps = queue_pairs(&pd, &cqs, plan, chosen.port.port_num)?;
+        Ok(Self { memory, cqs, qps })
     }
 }
 
@@ -88,7 +91,7 @@ pub(super) fn bring_up(
 ) -> Result<(RdmaSession, Link, u64)> {
     let plan = agreed.plan();
     check_traffic_class(plan, addressing, role)?;
-    let Made { memory, cq, qps } = while_working(channel, || Made::new(chosen, plan, buffer, role))?;
+    let Made { memory, cqs, qps } = while_working(channel, || Made::new(chosen, plan, buffer, role))?;
     let posting =
         if qps.iter().all(|qp| !qp.extended().is_null()) { Posting::Extended } else { Posting::Classic };
 
@@ -119,7 +122,7 @@ pub(super) fn bring_up(
     let session = RdmaSession {
         inline_bytes: inline_bytes(&qps).into(),
         qps,
-        cq,
+        cqs,
         memory,
         paths,
         posting,
@@ -147,13 +150,13 @@ fn check_traffic_class(plan: &Plan, addressing: &Addressing, role: Role) -> Resu
 
 fn queue_pairs(
     pd: &Arc<ProtectionDomain>,
-    cq: &Arc<CompletionQueue>,
+    cqs: &[Arc<CompletionQueue>],
     plan: &Plan,
     port_num: u8,
 ) -> Result<Vec<QueuePair>> {
-    (0..plan.qps)
-        .map(|qp| QueuePair::new(pd, cq, plan.tx_depth, plan.queue_pair, port_num, starting_psn(qp)))
-        .collect()
+    let cqs = plan.parts().zip(cqs).flat_map(|(part, cq)| part.map(move |_| cq));
+    let qp = |(qp, cq)| QueuePair::new(pd, cq, plan.tx_depth, plan.queue_pair, port_num, starting_psn(qp));
+    (0..).zip(cqs).map(qp).collect()
 }
 
 /// A first packet sequence number, 24 bits, that differs from run to run: a late packet of an earlier connection
@@ -300,14 +303,32 @@ impl RdmaSession {
     }
 
     /// The endpoint's type is chosen here, once for a stretch.
-    pub(super) fn measure<M: Measure>(&self, slots: Slots, measure: M) -> Result<()> {
-        let paths = &self.paths;
+    pub(super) fn measure<M: Measure + Send>(
+        &self,
+        slots: Slots,
+        crew: Crew,
+        measures: Vec<M>,
+    ) -> Result<()> {
         match (self.posting, slots.size <= self.inline_bytes) {
-            (Posting::Extended, false) => measure.run(&mut self.endpoint::<Extended<Fetched>>(slots, paths)),
-            (Posting::Extended, true) => measure.run(&mut self.endpoint::<Extended<Inline>>(slots, paths)),
-            (Posting::Classic, false) => measure.run(&mut self.endpoint::<Classic<Fetched>>(slots, paths)),
-            (Posting::Classic, true) => measure.run(&mut self.endpoint::<Classic<Inline>>(slots, paths)),
+            (Posting::Extended, false) => self.measure_by::<Extended<Fetched>, M>(slots, crew, measures),
+            (Posting::Extended, true) => self.measure_by::<Extended<Inline>, M>(slots, crew, measures),
+            (Posting::Classic, false) => self.measure_by::<Classic<Fetched>, M>(slots, crew, measures),
+            (Posting::Classic, true) => self.measure_by::<Classic<Inline>, M>(slots, crew, measures),
         }
+    }
+
+    fn measure_by<P: verbs::Posting, M: Measure + Send>(
+        &self,
+        slots: Slots,
+        crew: Crew,
+        measures: Vec<M>,
+    ) -> Result<()> {
+        let (device, cqs, qps, paths) = (&self.device, &self.cqs, &self.qps, &self.paths);
+        let post_list = self.post_list;
+        crew.run(measures, |Share { thread, part, .. }| {
+            let (qps, paths) = (&qps[part.clone()], &paths[part]);
+            Ok(VerbsEndpoint::<P>::new(device, &cqs[thread], qps, paths, slots, post_list))
+        })
     }
 
     /// The same for writes in turn.
@@ -335,7 +356,7 @@ impl RdmaSession {
     }
 
     fn endpoint<P: verbs::Posting>(&self, slots: Slots, paths: &[WritePath]) -> VerbsEndpoint<P> {
-        VerbsEndpoint::new(&self.device, &self.cq, &self.qps, paths, slots, self.post_list)
+        VerbsEndpoint::new(&self.device, &self.cqs[0], &self.qps, paths, slots, self.post_list)
     }
 
     pub(super) fn evidence(&self, role: Role) -> Evidence {

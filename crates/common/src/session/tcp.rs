@@ -8,6 +8,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use self::arrivals::Arrivals;
+use super::threads::{Crew, Share};
 use super::{Measure, MeasureInTurn, STEP_LIMIT, swap_ends};
 use crate::addresses::host_addresses;
 use crate::endpoint::tcp::{TcpEndpoint, TcpPingPong, receive_round};
@@ -168,16 +169,18 @@ impl TcpSession {
         &self.buffer
     }
 
-    pub(super) fn measure<M: Measure>(
+    pub(super) fn measure<M: Measure + Send>(
         &self,
         slots: Slots,
-        stop: &Stop,
+        crew: Crew,
         layout: BufferLayout,
-        measure: M,
+        measures: Vec<M>,
     ) -> Result<()> {
         let sources: Vec<u64> =
             (0..).map(|qp| self.buffer.address() + layout.source(qp)).take(self.outgoing.len()).collect();
-        measure.run(&mut TcpEndpoint::new(&self.outgoing, &sources, slots, stop)?)
+        crew.run(measures, |Share { part, stop, .. }| {
+            TcpEndpoint::new(&self.outgoing[part.clone()], &sources[part], slots, stop)
+        })
     }
 
     pub(super) fn measure_in_turn<M: MeasureInTurn>(

@@ -51,7 +51,7 @@ impl Clock for Ticks {
 
 fn pumped(window: &mut Window, endpoint: &mut Fake, stop: &Stop) -> (Result<()>, CompletionLog) {
     let mut log = CompletionLog::new();
-    let result = pump(endpoint, window, None, &Ticks(Cell::new(0)), stop, &mut log);
+    let result = pump(endpoint, window, None, 0, &Ticks(Cell::new(0)), stop, &mut log);
     (result, log)
 }
 
@@ -90,7 +90,7 @@ fn lists_are_posted_whole_but_for_the_last() {
         let mut window = Window::new(2, depth, every, 3, limit).in_lists_of(list);
         let mut endpoint = Lists::default();
         let log = &mut CompletionLog::new();
-        pump(&mut endpoint, &mut window, None, &Ticks(Cell::new(0)), &Stop::new(), log).unwrap();
+        pump(&mut endpoint, &mut window, None, 0, &Ticks(Cell::new(0)), &Stop::new(), log).unwrap();
         assert_eq!(window.per_qp(), [limit, limit]);
         assert!(endpoint.0.most_outstanding <= u64::from(2 * depth));
         let short = endpoint.1.iter().filter(|&&length| length != list as usize).count();
@@ -122,7 +122,8 @@ fn a_round_told_to_finish_completes_what_is_outstanding() {
     let stop = Stop::new();
     let mut endpoint = Stopping(Fake::default(), &stop);
     let mut window = Window::new(2, 10, 4, 1, u64::MAX);
-    pump(&mut endpoint, &mut window, None, &Ticks(Cell::new(0)), &stop, &mut CompletionLog::new()).unwrap();
+    pump(&mut endpoint, &mut window, None, 0, &Ticks(Cell::new(0)), &stop, &mut CompletionLog::new())
+        .unwrap();
     assert_eq!(window.completed(), window.posted());
     assert!(window.completed() >= 1000);
 }
@@ -140,7 +141,7 @@ fn a_failed_completion_ends_the_loop_with_the_counts_kept() {
 fn limited(window: &mut Window, endpoint: &mut impl Endpoint, depth: u32) -> CompletionLog {
     let mut log = CompletionLog::new();
     let bucket = TokenBucket::new(1e7, depth);
-    pump(endpoint, window, Some(bucket), &Ticks(Cell::new(0)), &Stop::new(), &mut log).unwrap();
+    pump(endpoint, window, Some(bucket), 0, &Ticks(Cell::new(0)), &Stop::new(), &mut log).unwrap();
     log
 }
 
@@ -196,6 +197,6 @@ fn a_limited_round_told_to_finish_ends_with_what_is_posted() {
     let mut window = Window::new(2, 16, 4, 1, u64::MAX);
     let bucket = Some(TokenBucket::new(1e7, 8));
     let log = &mut CompletionLog::new();
-    pump(&mut Fake::default(), &mut window, bucket, &Ticks(Cell::new(0)), &stop, log).unwrap();
+    pump(&mut Fake::default(), &mut window, bucket, 0, &Ticks(Cell::new(0)), &stop, log).unwrap();
     assert_eq!((window.posted(), window.completed()), (0, 0));
 }
