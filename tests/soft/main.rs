@@ -2,4 +2,5 @@
 
 mod option;
 mod perftest;
+mod posting;
 mod runs;

@@ -28,7 +28,7 @@ impl Server {
 }
 
 /// The document of a run, for what every good one has.
-fn good_document(tool: &'static str, options: &str) -> Value {
+pub(crate) fn good_document(tool: &'static str, options: &str) -> Value {
     let server = Server::start(tool, "");
     let run = server.client("").args(options).arg("--json").run();
     let document = run.exits(0).document();
