@@ -137,9 +137,9 @@ impl Warning {
     }
 
     /// More threads post on an end than it has cores for them.
-    pub fn threads_share_cores(role: Role, threads: u32, cores: &str) -> Self {
+    pub fn oversubscribed(role: Role, threads: u32, cores: &str) -> Self {
         Self::new(
-            "threads-share-cores",
+            "oversubscribed",
             format!("{threads} threads post on the {}, which has cores {cores} for them", role.name()),
             "while one polls another waits: more of them than cores are not faster, and hold each other up",
             "fewer --threads, or more cores with --cores",

@@ -60,7 +60,7 @@ impl Conditions {
     pub fn crowded(&self, plan: &Plan) -> Option<Warning> {
         let cores = Cores::from_kernel(&self.threads.cores)?.len();
         let crowded = plan.is_initiator(self.role) && plan.threads > 1 && plan.threads as usize > cores;
-        crowded.then(|| Warning::threads_share_cores(self.role, plan.threads, &self.threads.cores))
+        crowded.then(|| Warning::oversubscribed(self.role, plan.threads, &self.threads.cores))
     }
 
     /// Unbound against the default's will: whoever asked for it knows.
@@ -143,7 +143,7 @@ pub(super) mod tests {
         let threads = |threads| Plan { threads, qps: 8, ..plan() };
         let [client, server] = [Role::Client, Role::Server].map(near_the_device);
         assert_eq!(client.crowded(&threads(4)), None);
-        assert_eq!(client.crowded(&threads(5)).unwrap().code, "threads-share-cores");
+        assert_eq!(client.crowded(&threads(5)).unwrap().code, "oversubscribed");
         assert_eq!(server.crowded(&threads(5)), None);
         // One thread is no choice of the user's.
         let one_core = ThreadBinding { cores: "3".into(), ..threads_near_the_device() };
