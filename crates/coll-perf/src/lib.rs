@@ -19,6 +19,7 @@ pub mod dtype;
 pub mod element;
 pub mod fault;
 pub mod group;
+pub mod launch;
 pub mod measure;
 pub mod plan;
 pub mod redop;
