@@ -1,13 +1,12 @@
 //! A group of threads of one process.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use linkproof_common::error::{Error, ErrorKind, Result};
 use linkproof_common::units::show_duration;
 
-use super::Group;
+use super::{Alarm, Group};
 
 /// What the threads share.
 struct Meeting {
@@ -23,21 +22,6 @@ struct State {
     gathered: Option<Arc<Vec<Vec<u8>>>>,
     taken: u32,
     failure: Option<Error>,
-}
-
-/// Set when a rank has ended the run: for loops that wait on memory and can't wait here.
-#[derive(Clone, Debug, Default)]
-pub struct Alarm(Arc<AtomicBool>);
-
-impl Alarm {
-    /// Whether the run is over.
-    pub fn is_raised(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    fn raise(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 /// One thread's end.

@@ -1,9 +1,14 @@
 //! Who takes part, and how the ranks agree outside the measurement.
 //!
 //! A [`Group`] carries small things, seldom: addresses, counts of wrong elements, times of iterations. It is never on
-//! the measured path. [`in_process`] is for ranks that are threads of one process.
+//! the measured path. [`in_process`] is for ranks that are threads of one process,
+//! [`tcp`] for processes of any machines.
 
+mod alarm;
 pub mod in_process;
+pub mod tcp;
+
+pub use alarm::Alarm;
 
 use linkproof_common::error::{Error, Result};
 use serde::{Deserialize, Serialize};

@@ -12,7 +12,7 @@ use linkproof_common::units::show_duration;
 
 use super::super::memory::Buffers;
 use super::small::Slots;
-use crate::group::in_process::Alarm;
+use crate::group::Alarm;
 
 /// What all ranks share.
 pub struct World {
