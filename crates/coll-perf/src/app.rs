@@ -14,9 +14,11 @@ use linkproof_common::report::JsonTarget;
 use crate::args::{Args, way_out};
 use crate::backend::Carrier;
 use crate::cores::cores_for;
-use crate::plan::Point;
+use crate::launch::Launch;
+use crate::plan::{Plan, Point};
+use crate::processes;
 use crate::report::{Document, Output, Progress, RankHost, RawSamples};
-use crate::run::{Measured, Observer};
+use crate::run::{Measured, Observer, Silent};
 use crate::summary::RankLog;
 use crate::threads::{self, Hands};
 
@@ -45,22 +47,62 @@ fn fail(error: Error, output: &Output) -> ExitStatus {
 }
 
 fn run(args: &Args) -> ExitStatus {
-    let output = Output::new(JsonTarget::from_option(args.json.as_ref()), args.verbose);
+    match args.launch() {
+        Ok(launch) if launch.as_ref().is_some_and(|launch| launch.rank > 0) => follow(args, launch.as_ref()),
+        Ok(launch) => lead(args, launch.as_ref()),
+        Err(error) => fail(error, &output(args)),
+    }
+}
+
+fn output(args: &Args) -> Output {
+    Output::new(JsonTarget::from_option(args.json.as_ref()), args.verbose)
+}
+
+/// Rank 0, which shows the result; or all ranks, where they are threads.
+fn lead(args: &Args, launch: Option<&Launch>) -> ExitStatus {
+    let output = output(args);
     let mut record = Record { document: Document::begin(), progress: Progress::default(), raw: None };
-    let result = measure(args, &mut record);
+    let result = measure(args, launch, &mut record);
     record.progress.end();
     let written = record.raw.take().map_or(Ok(()), RawSamples::finish);
     record.document.conclude(result.err().or(written.err()));
     output.show(&record.document)
 }
 
-fn measure(args: &Args, record: &mut Record) -> Result<()> {
-    let plan = args.plan(args.n_ranks())?;
+fn measure(args: &Args, launch: Option<&Launch>, record: &mut Record) -> Result<()> {
+    let plan = args.plan_for(launch)?;
     record.document.plan = Some(plan.clone());
     record.raw = args.raw_samples.as_deref().map(RawSamples::create).transpose()?;
-    let cores = cores_for(args.cores.as_ref(), plan.n_ranks, &HostFiles::this_machine())?;
-    let machine = RankHost::this_machine();
-    threads::run(&plan, &Hands { machine, cores, fault: args.inject_fault }, record)
+    let hands = hands(args, &plan, launch)?;
+    match launch {
+        Some(launch) => processes::run(launch, &plan, &hands, record),
+        None => threads::run(&plan, &hands, record),
+    }
+}
+
+/// How this process goes about it. Processes are bound by their launcher.
+fn hands(args: &Args, plan: &Plan, launch: Option<&Launch>) -> Result<Hands> {
+    let cores = match launch {
+        Some(_) => Vec::new(),
+        None => cores_for(args.cores.as_ref(), plan.n_ranks, &HostFiles::this_machine())?,
+    };
+    Ok(Hands { machine: RankHost::this_machine(), cores, fault: args.inject_fault })
+}
+
+/// Any other process: it has no result of its own to show, and says why it ended if that was too soon.
+fn follow(args: &Args, launch: Option<&Launch>) -> ExitStatus {
+    let run = |launch: &Launch| {
+        let plan = args.plan_for(Some(launch))?;
+        let hands = hands(args, &plan, Some(launch))?;
+        processes::run(launch, &plan, &hands, &mut Silent)
+    };
+    match launch.map_or(Ok(()), run) {
+        Ok(()) => ExitStatus::Good,
+        Err(error) => {
+            output(args).say_failure(&error);
+            error.exit_status()
+        }
+    }
 }
 
 /// Rank 0's notes.

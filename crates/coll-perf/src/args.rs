@@ -17,6 +17,7 @@ use crate::collective::Kind;
 use crate::cores::Bind;
 use crate::data::Data;
 use crate::fault::Fault;
+use crate::launch::{Asked, Launch};
 use crate::plan::{Plan, Transport};
 use crate::sweep::{Advance, sizes};
 use crate::traffic::Traffic;
@@ -124,9 +125,18 @@ pub struct Args {
     /// Cores for the ranks, one each, in this order (2-5,8); or any: nothing is bound [default: a core each, where there are enough]
     #[arg(long, value_name = "LIST", value_parser = Bind::parse, help_heading = "Ranks")]
     pub cores: Option<Bind>,
-    /// What carries the bytes
-    #[arg(long, value_name = "NAME", value_enum, default_value_t = Transport::Shm, help_heading = "Ranks")]
-    pub transport: Transport,
+    /// What carries the bytes [default: shm between threads, tcp between processes]
+    #[arg(long, value_name = "NAME", value_enum, help_heading = "Ranks")]
+    pub transport: Option<Transport>,
+    /// This process's rank, from 0 [default: as torchrun, mpirun, srun say; without any, the ranks are threads]
+    #[arg(long, value_name = "N", help_heading = "Ranks")]
+    pub rank: Option<u32>,
+    /// How many processes there are [default: as above]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536), help_heading = "Ranks")]
+    pub world_size: Option<u32>,
+    /// Where the ranks meet: the host of rank 0, and a TCP port there [default: MASTER_ADDR:MASTER_PORT, or what the launcher says, with port 18516]
+    #[arg(long, value_name = "HOST:PORT", help_heading = "Ranks")]
+    pub rendezvous: Option<String>,
 
     /// Write the result as one JSON document to stdout, or to FILE beside the table
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, help_heading = "Output")]
@@ -171,10 +181,38 @@ fn usage(what: impl Into<String>) -> Error {
 }
 
 impl Args {
-    /// The number of ranks.
+    /// Which process of how many this is, if the ranks are processes.
+    ///
+    /// # Errors
+    /// As [`Launch::of`].
+    pub fn launch(&self) -> Result<Option<Launch>> {
+        Launch::of(&Asked {
+            rank: self.rank,
+            world_size: self.world_size,
+            rendezvous: self.rendezvous.clone(),
+            threads: self.ranks.is_some(),
+        })
+    }
+
+    /// The number of ranks, where they are threads.
     pub fn n_ranks(&self) -> u32 {
         let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
         self.ranks.unwrap_or(processors.max(2))
+    }
+
+    /// The plan of a run of the processes of `launch`, or of threads without one.
+    ///
+    /// # Errors
+    /// As [`Args::plan`].
+    pub fn plan_for(&self, launch: Option<&Launch>) -> Result<Plan> {
+        let Some(launch) = launch else { return self.plan(self.n_ranks()) };
+        if self.transport == Some(Transport::Shm) {
+            return Err(usage(
+                "--transport shm is for threads of one process, and there are several processes",
+            )
+            .hint("--transport tcp; or no launcher, and --ranks"));
+        }
+        Ok(Plan { transport: self.transport.unwrap_or(Transport::Tcp), ..self.plan(launch.n_ranks)? })
     }
 
     /// The plan of a run with `n_ranks` ranks.
@@ -199,7 +237,7 @@ impl Args {
                 Places::Both => vec![Placement::OutOfPlace, Placement::InPlace],
             },
             n_ranks,
-            transport: self.transport,
+            transport: self.transport.unwrap_or(Transport::Shm),
             rounds: self.rounds,
             iterations: self.iters,
             calls_per_iteration: self.calls,

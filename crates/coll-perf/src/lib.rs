@@ -22,6 +22,7 @@ pub mod group;
 pub mod launch;
 pub mod measure;
 pub mod plan;
+pub mod processes;
 pub mod redop;
 pub mod report;
 pub mod run;

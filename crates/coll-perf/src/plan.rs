@@ -18,6 +18,8 @@ use crate::traffic::Traffic;
 pub enum Transport {
     /// Ranks are threads of one process and share its memory
     Shm,
+    /// A socket between every two ranks
+    Tcp,
 }
 
 /// A run.

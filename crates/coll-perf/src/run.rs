@@ -40,6 +40,16 @@ pub trait Observer {
     fn measured(&mut self, measured: Measured);
 }
 
+/// Observes nothing: every rank but the first.
+pub struct Silent;
+
+impl Observer for Silent {
+    fn met(&mut self, _: &[RankHost], _: &Carrier) {}
+    fn begins(&mut self, _: &Point, _: usize, _: usize) {}
+    fn logs(&mut self, _: &Point, _: u32, _: &[RankLog]) {}
+    fn measured(&mut self, _: Measured) {}
+}
+
 /// What a rank notes in a round and sends to rank 0.
 #[derive(Serialize, Deserialize)]
 struct Note {

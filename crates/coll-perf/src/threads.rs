@@ -1,5 +1,6 @@
 //! Ranks that are threads of this process.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,12 +10,13 @@ use linkproof_common::host::HostFiles;
 use linkproof_common::memory::check_available;
 
 use crate::backend::host::shm::{Shm, World};
+use crate::backend::host::tcp::{self, Addresses};
 use crate::fault::Fault;
 use crate::group::Group;
 use crate::group::in_process::{InProcess, group};
-use crate::plan::Plan;
+use crate::plan::{Plan, Transport};
 use crate::report::RankHost;
-use crate::run::{Observer, Rank};
+use crate::run::{Observer, Rank, Silent};
 
 /// What is not in the plan: how this process goes about it.
 #[derive(Clone, Debug)]
@@ -70,27 +72,28 @@ fn rank(
     observer: &mut dyn Observer,
 ) -> Result<()> {
     let rank = end.rank();
-    let mut measure = || {
+    let mut measure = |end: &mut InProcess| {
         if let Some(cores) = hands.cores.get(rank as usize) {
             affinity::run_on(cores)?;
         }
-        Rank::new(&mut end, &mut Shm::join(world, rank)?, plan, &hands.machine, hands.fault).run(observer)
+        let (machine, fault) = (&hands.machine, hands.fault);
+        match plan.transport {
+            Transport::Shm => {
+                Rank::new(end, &mut Shm::join(world, rank)?, plan, machine, fault).run(observer)
+            }
+            Transport::Tcp => {
+                let here = Addresses { own: Some(Ipv4Addr::LOCALHOST.into()), root: None };
+                let alarm = end.alarm();
+                let mut backend = tcp::backend(end, alarm, here, plan)?;
+                Rank::new(end, &mut backend, plan, machine, fault).run(observer)
+            }
+        }
     };
-    let result = measure();
+    let result = measure(&mut end);
     if let Err(error) = &result {
         end.abort(error);
     }
     result
-}
-
-/// Observes nothing: the ranks other than the first.
-struct Silent;
-
-impl Observer for Silent {
-    fn met(&mut self, _: &[RankHost], _: &crate::backend::Carrier) {}
-    fn begins(&mut self, _: &crate::plan::Point, _: usize, _: usize) {}
-    fn logs(&mut self, _: &crate::plan::Point, _: u32, _: &[crate::summary::RankLog]) {}
-    fn measured(&mut self, _: crate::run::Measured) {}
 }
 
 /// The buffers of all ranks are on this machine.

@@ -51,6 +51,11 @@ impl Output {
         document.verdict.failures.first().map_or(ExitStatus::Good, Error::exit_status)
     }
 
+    /// Says on stderr why a rank that shows no result has ended.
+    pub fn say_failure(&self, error: &Error) {
+        eprintln!("{}", error.render(TOOL));
+    }
+
     /// Says something about the run on stderr.
     pub fn note(&self, text: &str) {
         eprintln!("{TOOL}: {text}");

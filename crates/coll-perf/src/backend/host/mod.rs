@@ -3,4 +3,6 @@
 mod copy;
 mod fold;
 mod memory;
+mod messages;
 pub mod shm;
+pub mod tcp;

@@ -64,11 +64,6 @@ impl Board {
         first
     }
 
-    /// The failure that ended the run, if one has.
-    pub(super) fn failure(&self) -> Option<Error> {
-        self.lock().failure.clone()
-    }
-
     /// The rank is done: connections may end now.
     pub(super) fn close(&self) {
         self.lock().over = true;

@@ -86,11 +86,6 @@ impl TcpGroup {
         self.board.alarm.clone()
     }
 
-    /// What has ended the run, if something has.
-    pub fn failure(&self) -> Option<Error> {
-        self.board.failure()
-    }
-
     /// The address of this rank that rank 0 sees it by; `None` for rank 0, which each sees by another.
     pub fn own_ip(&self) -> Option<IpAddr> {
         let address = self.links.first().filter(|_| self.rank != 0)?.socket.local_addr().ok()?;
