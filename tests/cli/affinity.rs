@@ -1,9 +1,10 @@
 //! `--cores` and `--numa` over TCP on the loopback: what was got is told, and what can't be had is refused.
 
 use std::fs;
+use std::path::Path;
 use std::time::Instant;
 
-use linkproof_tests::{Finished, SOON, Tool, free_port, schema};
+use linkproof_tests::{Finished, SOON, Tool, free_port, schema, skip, works};
 use serde_json::Value;
 
 /// The cores that a thread of a process may run on, as the kernel lists them.
@@ -99,6 +100,49 @@ fn a_core_or_node_that_is_not_there_exits_3_on_either_end_and_is_named() {
         }
         let json = Tool::tcp("write-lat").args(&format!("127.0.0.1 {options} --json")).run();
         assert_eq!(json.exits(3).document()["verdict"]["failures"][0]["code"], "affinity");
+    }
+}
+
+#[test]
+fn a_core_that_another_task_wants_is_warned_of_with_its_figures() {
+    const NAME: &str = "a_core_that_another_task_wants_is_warned_of_with_its_figures";
+    if !works("taskset --version") {
+        return skip(NAME, "taskset is not here");
+    }
+    let (_, last) = own_cores();
+    let busy = Tool::program(Path::new("sh")).arg("-c").arg("while :; do :; done");
+    let _busy = busy.by_way_of(&format!("taskset -c {last}")).start();
+    let port = free_port();
+    let _server = Tool::write_bw_tcp().serve(port);
+    let line = format!("127.0.0.1 -p {port} -D 2 --rounds 1 --json --cores {last}");
+    let run = Tool::write_bw_tcp().args(&line).run();
+    run.exits(0).says(&[&format!("on the client, other tasks ran on core {last}: ")]);
+    let document = run.document();
+    let client = &document["conditions"][0]["contention"];
+    let figure = |name: &str| client[name].as_u64().unwrap_or_else(|| panic!("no {name} in {client}"));
+    assert!(figure("thread_time_ns") >= 2_000_000_000 && figure("involuntary_switches") > 0);
+    let codes = document["warnings"].as_array().expect("warnings").iter().map(|warning| &warning["code"]);
+    assert!(codes.into_iter().any(|code| code == "cores-shared"), "{}", document["warnings"]);
+}
+
+#[test]
+fn the_clock_is_named_with_its_reason() {
+    for (tool, options) in [("write-bw", "-b"), ("write-lat", "")] {
+        let port = free_port();
+        let _server = Tool::tcp(tool).serve(port);
+        let line = format!("127.0.0.1 -p {port} -n 50 {options}");
+        let shown = Tool::tcp(tool).args(&line).run();
+        assert!(shown.stdout.contains(" Clock        : client "), "{}", shown.stdout);
+        let ends = conditions(&Tool::tcp(tool).args(&line).arg("--json").run());
+        match tool {
+            "write-bw" => assert!(ends.iter().all(|end| end["clock"]["source"] == "clock_monotonic")),
+            // Which one depends on the machine; the server takes no times.
+            _ => {
+                let chosen = ends[0]["clock"]["source"] == "tsc";
+                assert_eq!(chosen, ends[0]["clock"]["tick_hz"].as_f64().is_some(), "{}", ends[0]);
+                assert!(ends[1].get("clock").is_none(), "{}", ends[1]);
+            }
+        }
     }
 }
 

@@ -21,6 +21,11 @@ fn each_end_measures_on_the_core_that_it_was_given() {
             (&"none".into(), &"no_node".into())
         );
     }
+    let [client, server] = [0, 1].map(|end| &document["conditions"][end]);
+    assert!(client["contention"]["thread_time_ns"].as_u64() > Some(0), "{client}");
+    assert_eq!(client["clock"]["source"], "clock_monotonic");
+    // One direction: the server's adapter does everything, and no thread of it measures.
+    assert!(server.get("contention").is_none() && server.get("clock").is_none(), "{server}");
     let unbound = client_in_b(lab, &port, &["-n", "50"]).expect_status(0);
     unbound.expect_stdout(&[
         " Bound        : client not bound (its device has no NUMA node); server to core 1 (",

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use linkproof_common::affinity::{BoundBy, Unbound};
+use linkproof_common::clock::ClockSource;
 use linkproof_common::environment::Host;
 use linkproof_common::error::{Error, ErrorKind, Origin};
 use linkproof_common::gid::{GidType, LinkLayer};
@@ -184,6 +185,7 @@ fn the_other_enums_are_spelled_as_the_tools_write_them() {
         let words = written_as(&[BoundBy::Device, BoundBy::Option, BoundBy::None]);
         assert_eq!(of(&format!("{half}/properties/bound_by")), words);
     }
+    assert_eq!(of("clock/properties/source"), written_as(&[ClockSource::Tsc, ClockSource::ClockMonotonic]));
     use Unbound::{Asked, Inherited, NoDevice, NoNode, NotAllowed, Refused};
     assert_eq!(
         values_at("/$defs/unbound/enum"),

@@ -1,6 +1,8 @@
 //! Documents in which nothing is absent.
 
 use linkproof_common::affinity::{BoundBy, MemoryBinding, NodePages, ThreadBinding, Unbound};
+use linkproof_common::clock::{ClockSource, ClockUse};
+use linkproof_common::contention::{Contention, Load};
 use linkproof_common::environment::Host;
 use linkproof_common::error::{Error, ErrorKind};
 use linkproof_common::gid::{Gid, GidEntry, GidType, LinkLayer};
@@ -121,6 +123,16 @@ fn conditions(role: Role) -> Conditions {
             refusal,
             pages: vec![NodePages { numa_node: 1, pages: 512 }],
         },
+        clock: Some(ClockUse { source: ClockSource::Tsc, tick_hz: Some(2.1e9), why: "trusted".into() }),
+        load: Some(Load { average: 1.5, cores: 16 }),
+        contention: Some(Contention {
+            thread_time_ns: 3_000_000_000,
+            waited_ns: Some(5_000),
+            involuntary_switches: 12,
+            voluntary_switches: 3,
+            cores_wanted_ns: Some(3_010_000_000),
+            cores_steal_ns: Some(10_000_000),
+        }),
     }
 }
 

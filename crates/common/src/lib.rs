@@ -20,6 +20,7 @@ pub mod args;
 pub mod clock;
 pub mod compare;
 pub mod conduct;
+pub mod contention;
 pub mod counters;
 pub mod cq;
 pub mod cuda;

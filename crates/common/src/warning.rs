@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::affinity::report::cores_named;
+use crate::contention::{Contention, Load};
 use crate::plan::Role;
 use crate::units::{ByteSize, show_duration};
 
@@ -128,8 +130,9 @@ impl Warning {
         Self::new(
             "threads-far-from-device",
             format!(
-                "the {} is not bound to NUMA node {node}, which its device is on: {why}; it runs on {cores}",
-                role.name()
+                "the {} is not bound to NUMA node {node}, which its device is on: {why}; it runs on {}",
+                role.name(),
+                cores_named(cores)
             ),
             "each doorbell and each look at what has arrived crosses to another socket: latency is higher than it could be",
             "let it use cores of that node (taskset, the cpuset of its container or job), or say --numa none",
@@ -163,6 +166,47 @@ impl Warning {
             ),
             "the adapter reads and writes across sockets: bandwidth may be lower and latency higher than it could be",
             "see with numactl --hardware whether the node has free memory, or name a node with --numa",
+        )
+    }
+
+    /// The hypervisor kept this share of their work from the cores that the measuring threads may use.
+    pub fn cpu_steal(role: Role, cores: &str, share: f64) -> Self {
+        Self::new(
+            "cpu-steal",
+            format!(
+                "on the {}, the hypervisor ran something else in {:.1} % of the time in which {} had work",
+                role.name(),
+                share * 1e2,
+                cores_named(cores)
+            ),
+            "what is measured stood still meanwhile: the slowest latencies are the hypervisor's, and bandwidth is lower",
+            "give the virtual machine cores of its own, or measure on the host itself",
+        )
+    }
+
+    /// Other tasks have run on the cores of the measuring threads.
+    pub fn cores_shared(role: Role, cores: &str, seen: &Contention, load: Option<Load>) -> Self {
+        let load = load.map_or(String::new(), |load| format!("; {}", load.describe()));
+        Self::new(
+            "cores-shared",
+            format!(
+                "on the {}, other tasks ran on {}: {}{load}",
+                role.name(),
+                cores_named(cores),
+                seen.describe()
+            ),
+            "what is measured stood still meanwhile: the slowest latencies are other tasks' turns, and bandwidth is lower",
+            "stop the other work, or give each end cores that nobody else uses with --cores, the other end included",
+        )
+    }
+
+    /// The host was busy, and whether the measuring threads had to wait is not known or it shows.
+    pub fn host_busy(role: Role, load: Load) -> Self {
+        Self::new(
+            "host-busy",
+            format!("the {}'s host was busy: {}", role.name(), load.describe()),
+            "the measuring threads may have had to share cores and caches: the figures may not repeat",
+            "stop the other work, or give this end cores that nobody else uses with --cores",
         )
     }
 

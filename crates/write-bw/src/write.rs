@@ -1,6 +1,6 @@
 //! What write-bw does in a stretch: keeps its queues full of writes.
 
-use linkproof_common::clock::MonotonicClock;
+use linkproof_common::clock::{ClockUse, MonotonicClock};
 use linkproof_common::conduct::{Performed, Stage, Tool};
 use linkproof_common::endpoint::Endpoint;
 use linkproof_common::error::Result;
@@ -95,6 +95,10 @@ impl Tool for WriteBw {
                 ..self.round(stage, number, cut_short && !whole)
             }),
         })
+    }
+
+    fn clock(&self) -> Option<ClockUse> {
+        Some(ClockUse::monotonic("one reading for a batch of completions"))
     }
 }
 

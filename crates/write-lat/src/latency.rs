@@ -4,9 +4,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-#[cfg(target_arch = "x86_64")]
-use linkproof_common::clock::TscClock;
-use linkproof_common::clock::{Clock, MonotonicClock};
+use linkproof_common::clock::{Clock, ClockUse, FineClock};
 use linkproof_common::conduct::{Performed, Stage, Tool};
 use linkproof_common::endpoint::PingPong;
 use linkproof_common::error::{Error, ErrorKind, Result, show_io_error};
@@ -24,30 +22,10 @@ use crate::pingpong::{NoLook, ping, pong};
 /// Samples that a round keeps one by one: 128 MiB of them. Longer rounds go by time, and into a histogram.
 pub(crate) const MAX_RAW_SAMPLES: u64 = 16 << 20;
 
-/// The clock of the samples.
-#[derive(Clone, Copy)]
-enum AnyClock {
-    #[cfg(target_arch = "x86_64")]
-    Tsc(TscClock),
-    Monotonic(MonotonicClock),
-}
-
-impl AnyClock {
-    /// The processor's counter where it can be trusted, else the kernel's clock.
-    fn best(files: &HostFiles) -> Self {
-        #[cfg(target_arch = "x86_64")]
-        if let Some(clock) = TscClock::start(files) {
-            return Self::Tsc(clock);
-        }
-        let _ = files;
-        Self::Monotonic(MonotonicClock::start())
-    }
-}
-
 /// The tool.
 pub(crate) struct WriteLat {
     /// Chosen at the client's first stretch: the calibration takes a moment, and a server needs none.
-    clock: Option<AnyClock>,
+    clock: Option<(FineClock, ClockUse)>,
     raw: Option<(PathBuf, BufWriter<File>)>,
 }
 
@@ -108,6 +86,10 @@ impl Tool for WriteLat {
             },
         }
     }
+
+    fn clock(&self) -> Option<ClockUse> {
+        self.clock.as_ref().map(|(_, chosen)| chosen.clone())
+    }
 }
 
 /// What looks at each message, where the data is checked.
@@ -115,7 +97,7 @@ type AnyLook<'a> = Option<Inspector<'a, HostBuffer>>;
 
 /// The client's loop; the clock's kind, and whether it looks, are chosen before it, so that it has no branch on them.
 struct Ping<'a, 'b, S> {
-    clock: AnyClock,
+    clock: FineClock,
     look: &'a mut AnyLook<'b>,
     limit: u64,
     stop: &'a Stop,
@@ -128,8 +110,8 @@ impl<S: Samples> MeasureInTurn for Ping<'_, '_, S> {
     fn run<P: PingPong>(self, path: &mut P) -> Result<()> {
         match self.clock {
             #[cfg(target_arch = "x86_64")]
-            AnyClock::Tsc(clock) => self.with_clock(path, &clock),
-            AnyClock::Monotonic(clock) => self.with_clock(path, &clock),
+            FineClock::Tsc(clock) => self.with_clock(path, &clock),
+            FineClock::Monotonic(clock) => self.with_clock(path, &clock),
         }
     }
 }
@@ -181,7 +163,7 @@ impl WriteLat {
         let (mut answered, mut elapsed_ns, mut look) = (0, 0, stage.inspector());
         let ping = Ping {
             look: &mut look,
-            clock: *self.clock.get_or_insert_with(|| AnyClock::best(&HostFiles::this_machine())),
+            clock: self.clock.get_or_insert_with(|| FineClock::best(&HostFiles::this_machine())).0,
             limit,
             stop: &stop,
             samples: &mut samples,

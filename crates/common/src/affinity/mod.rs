@@ -67,6 +67,11 @@ pub struct ThreadCores {
 }
 
 impl ThreadCores {
+    /// All of them.
+    pub fn all(&self) -> &Cores {
+        &self.cores
+    }
+
     /// The cores of the thread number `index`, from 0, of so many: one each of a list that `--cores` gave, in its order,
     /// where it has enough; otherwise all. Two threads that poll on one core would take turns there while another may
     /// be idle.

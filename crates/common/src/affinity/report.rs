@@ -108,17 +108,18 @@ fn numbers(numbers: impl Iterator<Item = u32>) -> String {
     numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(" and ")
 }
 
+/// `core 2`, `cores 2-5`: a list that may be of another machine.
+pub(crate) fn cores_named(cores: &str) -> String {
+    format!("core{} {cores}", if cores.contains(['-', ',']) { "s" } else { "" })
+}
+
 /// An end's binding in words: `to cores 4-7 (NUMA 1, its device's), memory on NUMA 1`.
 pub(crate) fn describe(threads: &ThreadBinding, memory: &MemoryBinding) -> String {
     let node = numbers(threads.numa_nodes.iter().copied());
     let node = if node.is_empty() { String::new() } else { format!("NUMA {node}, ") };
-    let several = threads.cores.contains(['-', ',']);
     let bound = match threads.bound_by {
         BoundBy::None => format!("not bound ({})", why(threads.why_not, threads.refusal.as_ref())),
-        by => {
-            let noun = if several { "cores" } else { "core" };
-            format!("to {noun} {} ({node}{})", threads.cores, by.words())
-        }
+        by => format!("to {} ({node}{})", cores_named(&threads.cores), by.words()),
     };
     let same = threads.bound_by == BoundBy::None
         && (threads.why_not, &threads.refusal) == (memory.why_not, &memory.refusal);

@@ -1,6 +1,6 @@
 //! The client: makes the plan, leads through the rounds, and gives both ends the result.
 
-use super::{Ends, Stage, Tool};
+use super::{Ends, Stage, Tool, conditions};
 use crate::environment::Host;
 use crate::error::{Error, ErrorKind, ExitStatus, Result};
 use crate::exchange::message::Stretch;
@@ -80,6 +80,7 @@ fn measure<T: Tool>(
     let mut live = output.live(document);
     let ending = all_points(tool, channel, &session, &mut live, &mut document.rounds)?;
     output.finish(live);
+    document.conditions = vec![conditions(tool, &session)];
     channel.send(&Message::Finish)?;
     document.evidence = session.evidence();
     match channel.expect_any(STEP_LIMIT)? {
@@ -116,6 +117,7 @@ fn all_points<T: Tool>(
 fn one_stretch<T: Tool>(tool: &mut T, mut stage: Stage, rounds: &mut Vec<Round>) -> Result<Ending> {
     let (session, stretch) = (stage.session, stage.stretch);
     stage.prepare();
+    stage.observe();
     stage.channel.send(&Message::Begin { stretch })?;
     expect_begun(stage.channel)?;
     let slots = stage.slots;
@@ -127,6 +129,7 @@ fn one_stretch<T: Tool>(tool: &mut T, mut stage: Stage, rounds: &mut Vec<Round>)
         stage.channel.send(&Message::End { per_qp: performed.per_qp.clone() })?;
         Ok((performed, expect_outcome(stage.channel)?))
     })?;
+    session.observer().end_round();
     if let Some(mut ours) = performed.round {
         ours.checked = outcome.checked;
         ours.answers_checked = performed.inspected;

@@ -12,12 +12,13 @@ pub use entry::{fail, main};
 pub use stretch::{Performed, Stage};
 
 use crate::args::{DeviceArgs, PeerArgs};
+use crate::clock::ClockUse;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exchange::source;
 use crate::host::HostFiles;
 use crate::plan::Transport;
-use crate::report::Output;
-use crate::session::LocalEnd;
+use crate::report::{Conditions, Output};
+use crate::session::{LocalEnd, Session};
 
 /// A measuring tool, on either end.
 pub trait Tool {
@@ -31,6 +32,19 @@ pub trait Tool {
     /// # Errors
     /// A failed write, the peer's failure or death; with how far it got.
     fn perform(&mut self, stage: &mut Stage) -> Result<Performed>;
+
+    /// What has taken this end's times, once it has performed; `None` where it takes none.
+    fn clock(&self) -> Option<ClockUse>;
+}
+
+/// What this end has measured under, once it has measured.
+fn conditions<T: Tool>(tool: &T, session: &Session) -> Conditions {
+    let takes_times = session.plan().is_initiator(session.role());
+    Conditions {
+        clock: tool.clock().filter(|_| takes_times),
+        contention: session.observer().total(),
+        ..session.conditions().clone()
+    }
 }
 
 /// What the options say of the two ends.

@@ -1,6 +1,6 @@
 //! The server: takes no test options, learns the plan from each client, and serves one after another.
 
-use super::{Ends, Stage, Tool, fail};
+use super::{Ends, Stage, Tool, conditions, fail};
 use crate::args::OutputArgs;
 use crate::environment::Host;
 use crate::error::{Error, ErrorKind, ExitStatus, Origin, Result};
@@ -9,7 +9,7 @@ use crate::exchange::message::Stretch;
 use crate::exchange::tcp::{TcpChannel, show_address};
 use crate::exchange::{Channel, Message, interrupted, out_of_order, while_working};
 use crate::plan::{Role, Traffic};
-use crate::report::{Document, Layout, Output};
+use crate::report::{Conditions, Document, Layout, Output};
 use crate::serve::{Client, Manners, Server};
 use crate::session::{STEP_LIMIT, Session, agree, tell_peer};
 use crate::watch::PEER_SILENCE_LIMIT;
@@ -129,7 +129,7 @@ fn converse<T: Tool>(
             Message::Finish => {
                 channel.limit_hold(Some(server.hold_of_step()));
                 channel.allow_frames(FrameLimit::Result);
-                return take_result(channel, &session);
+                return take_result(channel, &session, conditions(tool, &session));
             }
             other => return Err(out_of_order("begin", &other)),
         }
@@ -145,6 +145,7 @@ fn one_stretch<T: Tool>(
     let plan = session.plan();
     let mut stage = Stage::new(channel, session, stretch, None)?;
     stage.prepare();
+    stage.observe();
     let slots = stage.slots;
     let (performed, arrived) = session.as_target(slots, || {
         stage.channel.send(&Message::Begun)?;
@@ -154,6 +155,7 @@ fn one_stretch<T: Tool>(
         }
         Ok((performed, expect_end(&mut stage)?))
     })?;
+    session.observer().end_round();
     let checked = match (&performed, stretch.round) {
         (Some(performed), _) if plan.traffic == Traffic::PingPong => performed.inspected,
         (_, Some(round)) if plan.validate => {
@@ -180,9 +182,9 @@ fn expect_end(stage: &mut Stage) -> Result<Vec<u64>> {
     }
 }
 
-fn take_result(channel: &mut TcpChannel, session: &Session) -> Result<Document> {
-    let conditions = Box::new(session.conditions().clone());
-    channel.send(&Message::Evidence { evidence: session.evidence(), conditions })?;
+fn take_result(channel: &mut TcpChannel, session: &Session, conditions: Conditions) -> Result<Document> {
+    let evidence = session.evidence();
+    channel.send(&Message::Evidence { evidence, conditions: Box::new(conditions) })?;
     match channel.expect_any(STEP_LIMIT)? {
         Message::Result { document } => {
             channel.send(&Message::Goodbye)?;

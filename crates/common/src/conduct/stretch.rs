@@ -111,6 +111,13 @@ impl<'a> Stage<'a> {
         Some(self.session.inspector(self.slots, self.stretch.point, round))
     }
 
+    /// Looks at the cores before a round. Before the other end is told to start: it takes a part of a millisecond.
+    pub(super) fn observe(&self) {
+        if self.stretch.round.is_some() {
+            self.session.observer().begin_round();
+        }
+    }
+
     /// Runs each of `measures` over its part of the session's connections, with the control channel watched, until
     /// `until` at the latest. There is one for each of the plan's threads, and a word to stop it.
     ///

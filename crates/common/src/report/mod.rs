@@ -277,7 +277,10 @@ impl Document {
         let (results, warnings) = summarise(self.plan.as_ref(), self.link.as_ref(), &self.rounds);
         self.results = results;
         self.warnings.extend(warnings);
-        self.warnings.extend(self.conditions.iter().flat_map(Conditions::warnings));
+        let device = |role| self.link.as_ref().and_then(|link| link.device_kind(role));
+        let of_end = |end: &Conditions| end.warnings(device(end.role));
+        let of_conditions: Vec<Warning> = self.conditions.iter().flat_map(of_end).collect();
+        self.warnings.extend(of_conditions);
         if let Some(plan) = &self.plan {
             self.warnings.extend(self.conditions.iter().filter_map(|end| end.crowded(plan)));
         }
@@ -294,6 +297,15 @@ impl Document {
 }
 
 impl Link {
+    /// What kind of device the end `role` has; `None` over TCP.
+    fn device_kind(&self, role: Role) -> Option<DeviceKind> {
+        match (self, role) {
+            (Self::Rdma { client, .. }, Role::Client) => Some(client.device_kind),
+            (Self::Rdma { server, .. }, Role::Server) => Some(server.device_kind),
+            (Self::Tcp { .. }, _) => None,
+        }
+    }
+
     /// The slower port's rate, where both ports state one and neither is an emulation.
     pub fn line_rate(&self) -> Option<Bandwidth> {
         let (client, server) = match self {

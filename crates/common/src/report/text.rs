@@ -101,6 +101,9 @@ fn header(document: &Document, plan: &Plan) -> String {
     if !document.conditions.is_empty() {
         add("Bound", conditions::describe_bindings(&document.conditions));
     }
+    if let Some(clocks) = conditions::describe_clocks(&document.conditions) {
+        add("Clock", clocks);
+    }
     if let Some(memory) = &document.memory {
         add("Memory", describe_memory(memory));
     }
@@ -264,6 +267,7 @@ fn rounds(document: &Document, unit: BandwidthUnit) -> String {
         let moved = crate::counters::describe(&evidence.moved);
         let _ = writeln!(out, " Counters of the {} ({}): {moved}", evidence.role.name(), evidence.source);
     }
+    out.push_str(&conditions::describe_contention(&document.conditions));
     out
 }
 
@@ -296,6 +300,7 @@ mod tests {
     use crate::qp::Qpn;
     use crate::rate::{Rate, RateLimit};
     use crate::report::Evidence;
+    use crate::report::conditions::tests::near_the_device;
     use crate::validate::Direction;
 
     fn host(role: Role, name: &str) -> Host {
@@ -371,6 +376,7 @@ mod tests {
             server_bytes: 393_216,
             registration: Some("ibv_reg_mr, relaxed ordering".into()),
         });
+        document.conditions = [Role::Client, Role::Server].map(near_the_device).into();
         document.evidence = vec![Evidence {
             role: Role::Client,
             source: "mlx5_0 port 1".into(),

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use self::threads::Crew;
 use crate::affinity::ThreadCores;
+use crate::contention::Observer;
 use crate::endpoint::{Endpoint, PingPong};
 use crate::error::{Error, ErrorKind, Origin, Result};
 use crate::exchange::message::EndInfo;
@@ -65,6 +66,7 @@ pub struct Session {
     memory: MemoryUse,
     conditions: Conditions,
     cores: ThreadCores,
+    observer: Observer,
 }
 
 /// What happens to be the same in both transports: this end's description goes out, the peer's comes in.
@@ -114,7 +116,7 @@ impl Session {
         let layout = BufferLayout::new(&plan, role);
         let buffer = while_working(channel, || HostBuffer::new(layout.total_len(), plan.memory))?;
         let kind = buffer.kind();
-        let conditions = Conditions::of(role, local.bound(), &buffer)?;
+        let conditions = Conditions::of(role, local.bound(), &buffer, local.files())?;
         let (data, link, bytes) = match (local.port(), agreed.addressing()) {
             (Some(port), Some(addressing)) => {
                 let (session, link, bytes) =
@@ -142,6 +144,7 @@ impl Session {
             memory: MemoryUse { kind, client_bytes, server_bytes, registration, regions },
             conditions,
             cores: local.bound().cores().clone(),
+            observer: Observer::new(local.bound().cores().all().clone(), local.files().clone()),
         })
     }
 
@@ -168,6 +171,11 @@ impl Session {
     /// Where this end measures, for the report.
     pub fn conditions(&self) -> &Conditions {
         &self.conditions
+    }
+
+    /// Who else wants the cores of the threads that measure: those that this session measures in are looked at.
+    pub fn observer(&self) -> &Observer {
+        &self.observer
     }
 
     /// Which cores each of several measuring threads gets.
@@ -224,7 +232,7 @@ impl Session {
     /// # Errors
     /// The first of an endpoint or of a measure; a failed write carries the adapter's counters.
     pub fn measure<M: Measure + Send>(&self, slots: Slots, stops: Stops, measures: Vec<M>) -> Result<()> {
-        let crew = Crew { plan: &self.plan, stops, cores: &self.cores };
+        let crew = Crew { plan: &self.plan, stops, cores: &self.cores, observer: &self.observer };
         match &self.data {
             Data::Rdma(session) => {
                 session.measure(slots, crew, measures).map_err(|error| self.with_counters(error))
@@ -238,7 +246,7 @@ impl Session {
     /// # Errors
     /// As [`Session::measure`].
     pub fn measure_in_turn<M: MeasureInTurn>(&self, slots: Slots, stop: &Stop, measure: M) -> Result<()> {
-        match &self.data {
+        self.observer.around(|| match &self.data {
             Data::Rdma(session) => {
                 let every = self.plan.signal_every(slots.size);
                 session
@@ -246,7 +254,7 @@ impl Session {
                     .map_err(|error| self.with_counters(error))
             }
             Data::Tcp(session) => session.measure_in_turn(slots, stop, self.layout, measure),
-        }
+        })
     }
 
     /// Runs `body` while this end can be written to: over RDMA the adapter does that alone, over TCP threads
@@ -256,7 +264,7 @@ impl Session {
             Data::Tcp(session)
                 if self.plan.is_target(self.role) && self.plan.traffic != Traffic::PingPong =>
             {
-                session.as_target(slots, self.layout, body)
+                session.as_target(slots, self.layout, &self.observer, body)
             }
             _ => body(),
         }

@@ -11,6 +11,7 @@ use self::arrivals::Arrivals;
 use super::threads::{Crew, Share};
 use super::{Measure, MeasureInTurn, STEP_LIMIT, swap_ends};
 use crate::addresses::host_addresses;
+use crate::contention::Observer;
 use crate::endpoint::tcp::{TcpEndpoint, TcpPingPong, receive_round};
 use crate::error::{Error, ErrorKind, Result, show_io_error};
 use crate::exchange::message::EndInfo;
@@ -197,13 +198,19 @@ impl TcpSession {
         measure.run(&mut TcpPingPong::new((outgoing, incoming), regions, slots, stop)?)
     }
 
-    pub(super) fn as_target<R>(&self, slots: Slots, layout: BufferLayout, body: impl FnOnce() -> R) -> R {
+    pub(super) fn as_target<R>(
+        &self,
+        slots: Slots,
+        layout: BufferLayout,
+        observer: &Observer,
+        body: impl FnOnce() -> R,
+    ) -> R {
         let round_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             for (qp, socket) in (0..).zip(&self.incoming) {
                 let sink = self.buffer.address() + layout.sink(qp);
                 let round_over = &round_over;
-                scope.spawn(move || receive_round(socket, sink, slots, round_over));
+                scope.spawn(move || observer.around(|| receive_round(socket, sink, slots, round_over)));
             }
             let result = body();
             round_over.store(true, Ordering::Release);

@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::Measure;
 use crate::affinity::{self, Cores, ThreadCores};
+use crate::contention::Observer;
 use crate::endpoint::Endpoint;
 use crate::error::{Error, ErrorKind, Result, show_io_error};
 use crate::plan::Plan;
@@ -16,6 +17,7 @@ pub(super) struct Crew<'a> {
     pub(super) plan: &'a Plan,
     pub(super) stops: Stops<'a>,
     pub(super) cores: &'a ThreadCores,
+    pub(super) observer: &'a Observer,
 }
 
 impl<'a> Crew<'a> {
@@ -34,7 +36,8 @@ impl<'a> Crew<'a> {
         let run = |thread: usize, measure: M| {
             let nobody = || Error::new(ErrorKind::Protocol, "a loop that nobody can stop");
             let stop = self.stops.get(thread).ok_or_else(nobody)?;
-            measure.run(&mut endpoint(Share { thread, part: self.plan.part(thread), stop })?)
+            let mut endpoint = endpoint(Share { thread, part: self.plan.part(thread), stop })?;
+            self.observer.around(|| measure.run(&mut endpoint))
         };
         let mut measures = (0..).zip(measures);
         if count == 1 {
@@ -114,6 +117,7 @@ impl FirstFailure {
 mod tests {
     use super::*;
     use crate::endpoint::Signal;
+    use crate::host::HostFiles;
     use crate::plan::tests::plan;
     use std::collections::HashSet;
     use std::thread::ThreadId;
@@ -155,8 +159,12 @@ mod tests {
         let threads = Mutex::new(HashSet::new());
         let pollers = stops.iter().map(|stop| Poller(stop, &threads)).collect();
         let plan = Plan { qps: 8, threads: count as u32, ..plan() };
-        let crew = Crew { plan: &plan, stops: Stops::from(&stops[..]), cores: &ThreadCores::default() };
+        let observer = Observer::new(Cores::default(), HostFiles::this_machine());
+        observer.begin_round();
+        let (stops, cores) = (Stops::from(&stops[..]), &ThreadCores::default());
+        let crew = Crew { plan: &plan, stops, cores, observer: &observer };
         let result = crew.run(pollers, endpoint);
+        assert!(observer.total().is_some_and(|total| total.thread_time_ns > 0), "every loop is observed");
         (result, threads.into_inner().unwrap().len())
     }
 
