@@ -152,3 +152,33 @@ fn more_huge_pages_than_any_machine_has_are_refused_with_the_pools_counts() {
         "hint: as root: echo ",
     ]);
 }
+
+/// Whether this machine has huge pages set aside; otherwise none can be had.
+fn has_huge_pages() -> bool {
+    let pool = std::fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
+    pool.is_ok_and(|free| free.trim() != "0")
+}
+
+#[test]
+fn huge_pages_that_are_only_tried_for_give_way_and_both_ends_say_so() {
+    if has_huge_pages() {
+        return skip(
+            "huge_pages_that_are_only_tried_for_give_way_and_both_ends_say_so",
+            "this machine has huge pages, so they are used",
+        );
+    }
+    for tool in ["write-bw", "write-lat"] {
+        let port = free_port();
+        let server = Tool::tcp(tool).args("--once --json").serve(port);
+        let line = format!("127.0.0.1 -p {port} -n 10 --json --hugepages=try");
+        let client = Tool::tcp(tool).args(&line).run();
+        client.exits(0).says(&["warning: both ends have memory in pages of the base size"]);
+        let document = client.document();
+        let memory = &document["memory"];
+        assert_eq!((&memory["client_kind"], &memory["server_kind"]), (&"host".into(), &"host".into()));
+        assert_eq!(document["plan"]["memory"], "host_huge_if_any");
+        let warned = document["warnings"].as_array().expect("a list");
+        assert!(warned.iter().any(|warning| warning["code"] == "base-pages"), "{warned:?}");
+        assert_eq!(server.finish().document(), document);
+    }
+}

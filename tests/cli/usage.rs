@@ -31,6 +31,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("host --transport tcp --mtu 1024", "--mtu sets the path MTU of a queue pair"),
     ("host --transport tcp --tclass 106", "--tclass is about queue pairs"),
     ("host --transport tcp --mr-per-qp", "--mr-per-qp is about queue pairs"),
+    ("host --hugepages=maybe", "invalid value 'maybe' for '--hugepages[=<MODE>]'"),
     ("host -t 16 -Q 17", "--cq-mod is 17; it can be 1 to 16"),
     ("host -t 16 -l 3", "--post-list is 3"),
     ("host -Q 6 -l 4", "a signal is on the last write of a list"),

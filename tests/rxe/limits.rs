@@ -118,6 +118,14 @@ fn huge_pages_are_used_where_there_are_some_and_refused_with_the_counts_where_no
     client_in_b(lab, &port, &options)
         .expect_status(4)
         .expect_stderr(&["the server a could not go on: --hugepages needs 2 pages of 2 MiB"]);
+    let mut tried = options;
+    tried[0] = "--hugepages=try";
+    client_in_b(lab, &port, &tried)
+        .expect_status(0)
+        .expect_stdout(&[
+            "Memory       : client host memory in pages of 2 MiB, server host memory, ibv_reg_mr",
+        ])
+        .expect_stderr(&["warning: the server has memory in pages of the base size"]);
     set(Vm::A, 4);
     let run = client_in_b(lab, &port, &options);
     let free = lab.run(Vm::A, &["cat", &format!("{POOL}/free_hugepages")]);

@@ -9,7 +9,7 @@ use linkproof_common::gid::{Gid, GidEntry, GidType, LinkLayer};
 use linkproof_common::intervals::{Interval, IntervalLatency, Intervals};
 use linkproof_common::latency::{Bucket, Latency};
 use linkproof_common::memlock::LockedMemory;
-use linkproof_common::memory::MemoryKind;
+use linkproof_common::memory::{MemoryKind, MemoryRequest};
 use linkproof_common::plan::{Plan, Role, RoundLength, Traffic, Transport};
 use linkproof_common::qp::{QpAttributes, Qpn};
 use linkproof_common::rate::{Rate, RateLimit};
@@ -88,6 +88,8 @@ fn document(transport: Transport, round_length: RoundLength, rate: Rate, link: L
     document.link = Some(link);
     document.memory = Some(MemoryUse {
         kind: MemoryKind::Host,
+        client_kind: MemoryKind::Host,
+        server_kind: MemoryKind::HostHuge,
         client_bytes: 65536,
         server_bytes: 65536,
         registration: Some("ibv_reg_mr".into()),
@@ -169,7 +171,7 @@ fn plan(transport: Transport, round_length: RoundLength, rate: Rate) -> Plan {
         traffic: Traffic::Unidirectional,
         path_mtu_bytes: Some(4096),
         validate: true,
-        memory: MemoryKind::Host,
+        memory: MemoryRequest::HostHugeIfAny,
         mr_per_qp: false,
         requirements: Requirements {
             min_bw_gbit_per_sec: Some(90.0),

@@ -6,6 +6,7 @@
 mod gates;
 mod habits;
 mod long;
+mod memory;
 mod pace;
 mod perftest;
 mod place;
@@ -16,6 +17,7 @@ mod sizes;
 pub use gates::{Ceiling, GateArgs, LatencyGateArgs};
 pub use habits::HabitArgs;
 pub use long::LongRunArgs;
+pub use memory::{HugePages, MemoryArgs};
 pub use pace::PaceArgs;
 pub use perftest::way_out;
 pub use place::PlaceArgs;
@@ -31,7 +33,6 @@ use clap::{ArgMatches, Args, Parser};
 
 use crate::device::{DeviceWish, Library};
 use crate::error::{Error, ErrorKind, Result};
-use crate::memory::MemoryKind;
 use crate::plan::{
     self, MAX_QPS, MAX_ROUNDS, MAX_THREADS, MAX_TX_DEPTH, Plan, RoundLength, Traffic, Transport,
 };
@@ -133,9 +134,9 @@ pub struct TransferArgs {
     /// Send a known pattern, and have the target check what arrived
     #[arg(long)]
     pub validate: bool,
-    /// Use pages of 2 MiB on both ends; refused where the kernel's pool has too few
-    #[arg(long)]
-    pub hugepages: bool,
+    /// What the bytes lie in.
+    #[command(flatten)]
+    pub memory: MemoryArgs,
     /// How fast an end writes.
     #[command(flatten)]
     pub pace: PaceArgs,
@@ -328,7 +329,7 @@ impl TransferArgs {
             traffic: if self.bidirectional { Traffic::Bidirectional } else { Traffic::Unidirectional },
             path_mtu_bytes: self.mtu,
             validate: self.validate,
-            memory: if self.hugepages { MemoryKind::HostHuge } else { MemoryKind::Host },
+            memory: self.memory.request(),
             mr_per_qp: self.queue.mr_per_qp,
             requirements: self.gates.requirements(),
             rate_limit: self.pace.limit(self.tx_depth)?,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::memory::MemoryKind;
+use crate::memory::MemoryRequest;
 use crate::qp::QpAttributes;
 use crate::rate::RateLimit;
 use crate::requirement::Requirements;
@@ -161,7 +161,7 @@ pub struct Plan {
     /// Whether the target checks what arrived.
     pub validate: bool,
     /// What the bytes lie in, on both ends.
-    pub memory: MemoryKind,
+    pub memory: MemoryRequest,
     /// Whether each queue pair's memory is registered by itself, not all of it at once; false over TCP.
     pub mr_per_qp: bool,
     /// What every size must reach.
@@ -318,7 +318,7 @@ pub(crate) mod tests {
             traffic: Traffic::Unidirectional,
             path_mtu_bytes: None,
             validate: false,
-            memory: MemoryKind::Host,
+            memory: MemoryRequest::Host,
             mr_per_qp: false,
             requirements: Requirements::default(),
             rate_limit: None,

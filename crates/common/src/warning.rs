@@ -210,6 +210,24 @@ impl Warning {
         )
     }
 
+    /// Some ends did not get the huge pages that were tried for.
+    pub fn base_pages(ends: &[Role]) -> Option<Self> {
+        let (who, whose) = match ends {
+            [] => return None,
+            [one] => (format!("the {}", one.name()), "its"),
+            _ => ("both ends".to_owned(), "their"),
+        };
+        let have = if ends.len() == 1 { "has" } else { "have" };
+        Some(Self::new(
+            "base-pages",
+            format!(
+                "{who} {have} memory in pages of the base size: {whose} kernel's pool has too few of 2 MiB"
+            ),
+            "an adapter looks up more addresses for the same bytes: with much memory the figures may be lower",
+            "fill the pool (nr_hugepages) on both hosts, and use --hugepages without =try to be sure",
+        ))
+    }
+
     /// As it goes to stderr.
     pub fn render(&self, tool: &str) -> String {
         format!("{tool}: warning: {}\n  effect: {}\n  hint: {}", self.seen, self.effect, self.hint)

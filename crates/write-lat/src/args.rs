@@ -4,11 +4,10 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use linkproof_common::args::{
-    self, DeviceArgs, LatencyGateArgs, LongRunArgs, OutputArgs, PeerArgs, QpArgs, Sizes,
+    self, DeviceArgs, LatencyGateArgs, LongRunArgs, MemoryArgs, OutputArgs, PeerArgs, QpArgs, Sizes,
 };
 use linkproof_common::conduct::{Ends, Tool};
 use linkproof_common::error::{Error, ErrorKind, Result};
-use linkproof_common::memory::MemoryKind;
 use linkproof_common::plan::{self, MAX_ROUNDS, Plan, RoundLength, Traffic, Transport};
 
 use crate::latency::{MAX_RAW_SAMPLES, WriteLat};
@@ -64,9 +63,9 @@ pub(crate) struct LatencyArgs {
     /// Send a known pattern, and have both ends check each message, between the samples
     #[arg(long)]
     pub(crate) validate: bool,
-    /// Use pages of 2 MiB on both ends; refused where the kernel's pool has too few
-    #[arg(long)]
-    pub(crate) hugepages: bool,
+    /// What the bytes lie in.
+    #[command(flatten)]
+    pub(crate) memory: MemoryArgs,
     /// How a long run is followed.
     #[command(flatten)]
     pub(crate) long: LongRunArgs,
@@ -138,7 +137,7 @@ impl LatencyArgs {
             traffic: Traffic::PingPong,
             path_mtu_bytes: self.mtu,
             validate: self.validate,
-            memory: if self.hugepages { MemoryKind::HostHuge } else { MemoryKind::Host },
+            memory: self.memory.request(),
             mr_per_qp: false,
             requirements: self.gates.requirements()?,
             rate_limit: None,

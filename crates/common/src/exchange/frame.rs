@@ -108,7 +108,7 @@ mod tests {
         use crate::exchange::message::EndInfo;
         let qps = 16384;
         let end = serde_json::from_value(serde_json::json!({
-            "transport": "rdma", "rkeys": vec![u32::MAX; qps], "memory_bytes": u64::MAX,
+            "transport": "rdma", "rkeys": vec![u32::MAX; qps], "memory": { "kind": "host", "bytes": u64::MAX },
             "qps": vec![serde_json::json!({ "qpn": 0xff_ffff, "sq_psn": 0xff_ffff }); qps],
             "sinks": vec![u64::MAX; qps],
             "end": {

@@ -10,6 +10,7 @@ use crate::environment::Host;
 use crate::error::Error;
 use crate::gid::LinkOffer;
 use crate::intervals::Interval;
+use crate::memory::EndMemory;
 use crate::plan::Plan;
 use crate::qp::QpAddress;
 use crate::report::{Conditions, Document, Evidence, RdmaEnd, Round, TcpEnd};
@@ -177,8 +178,8 @@ pub enum EndInfo {
         sinks: Vec<u64>,
         /// The keys to the sinks, one for each queue pair or one for all; empty where there are no sinks.
         rkeys: Vec<u32>,
-        /// Bytes of this end's memory.
-        memory_bytes: u64,
+        /// This end's memory.
+        memory: EndMemory,
     },
     /// A listener for the data connections, at the server; nothing of the kind at the client.
     Tcp {
@@ -188,8 +189,8 @@ pub enum EndInfo {
         data_port: Option<u16>,
         /// What a data connection says first, so that a stranger's is not taken for one.
         token: u64,
-        /// Bytes of this end's memory.
-        memory_bytes: u64,
+        /// This end's memory.
+        memory: EndMemory,
     },
 }
 

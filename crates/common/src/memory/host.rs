@@ -134,7 +134,7 @@ pub fn check_available(need: u64, regions: &str, files: &HostFiles) -> Result<()
 ///
 /// # Errors
 /// [`ErrorKind::Memory`] with the pool's counts.
-pub fn check_huge_pages(need: u64, regions: &str, files: &HostFiles) -> Result<()> {
+pub(super) fn check_huge_pages(need: u64, regions: &str, files: &HostFiles) -> Result<()> {
     let pages = need.div_ceil(HUGE_PAGE);
     let count = |name: &str| files.number(&format!("{HUGE_POOL}/{name}"));
     let (free, total, reserved) = (count("free_hugepages"), count("nr_hugepages"), count("resv_hugepages"));

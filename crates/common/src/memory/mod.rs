@@ -3,11 +3,14 @@
 mod host;
 mod inspect;
 
-pub use host::{HostBuffer, check_available, check_huge_pages};
+use host::check_huge_pages;
+pub use host::{HostBuffer, check_available};
 pub use inspect::Inspector;
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::Result;
+use crate::host::HostFiles;
 use crate::plan::Slots;
 use crate::validate::{Checked, Pattern};
 
@@ -31,6 +34,48 @@ impl MemoryKind {
     }
 }
 
+/// What is asked for; an end gets a [`MemoryKind`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MemoryRequest {
+    /// Anonymous pages of the base size.
+    Host,
+    /// Anonymous pages of 2 MiB, or none.
+    HostHuge,
+    /// Anonymous pages of 2 MiB where there are enough, else of the base size.
+    HostHugeIfAny,
+}
+
+impl MemoryRequest {
+    /// Whether this machine can give `need` bytes of it.
+    ///
+    /// # Errors
+    /// [`crate::error::ErrorKind::Memory`] with what there is.
+    pub fn check(self, need: u64, regions: &str, files: &HostFiles) -> Result<()> {
+        match self {
+            Self::Host => check_available(need, regions, files),
+            Self::HostHuge => check_huge_pages(need, regions, files),
+            Self::HostHugeIfAny => {
+                check_huge_pages(need, regions, files).or_else(|_| check_available(need, regions, files))
+            }
+        }
+    }
+
+    /// `len` zero bytes of it.
+    ///
+    /// # Errors
+    /// As [`HostBuffer::new`].
+    pub fn allocate(self, len: u64) -> Result<HostBuffer> {
+        match self {
+            Self::Host => HostBuffer::new(len, MemoryKind::Host),
+            Self::HostHuge => HostBuffer::new(len, MemoryKind::HostHuge),
+            Self::HostHugeIfAny => {
+                HostBuffer::new(len, MemoryKind::HostHuge).or_else(|_| HostBuffer::new(len, MemoryKind::Host))
+            }
+        }
+    }
+}
+
 /// A stretch of memory at a fixed address that an adapter may read and write while this process does not look.
 ///
 /// Reading and writing go by copy: nobody ever holds a reference into memory that a peer can change.
@@ -49,6 +94,22 @@ pub trait Buffer {
     fn write_at(&self, offset: u64, bytes: &[u8]);
     /// Copies from `offset` into `bytes`. Panics where they don't fit.
     fn read_at(&self, offset: u64, bytes: &mut [u8]);
+}
+
+/// The memory of one end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndMemory {
+    /// What this end got.
+    pub kind: MemoryKind,
+    /// Its length.
+    pub bytes: u64,
+}
+
+impl EndMemory {
+    /// Of `buffer`.
+    pub fn of<B: Buffer>(buffer: &B) -> Self {
+        Self { kind: buffer.kind(), bytes: buffer.len() }
+    }
 }
 
 /// Patterns go through a piece of this size: it stays in the first-level cache, and bounds what a copy needs.
@@ -124,5 +185,20 @@ mod tests {
             fill_slots(&buffer, 4096, slots, pattern, Fill::Poison);
             assert_eq!(check_slots(&buffer, 4096, slots, 1, pattern, 1).wrong_bytes, size);
         }
+    }
+
+    #[test]
+    fn huge_pages_that_are_only_tried_for_give_way_to_base_pages() {
+        let tree = tempfile::tempdir().unwrap();
+        let files = HostFiles::below(tree.path());
+        std::fs::create_dir_all(tree.path().join("proc")).unwrap();
+        std::fs::write(tree.path().join("proc/meminfo"), "MemAvailable: 8 kB\n").unwrap();
+        assert!(MemoryRequest::HostHuge.check(4096, "1", &files).is_err());
+        assert!(MemoryRequest::HostHugeIfAny.check(4096, "1", &files).is_ok());
+        let neither = MemoryRequest::HostHugeIfAny.check(65536, "1", &files).unwrap_err();
+        assert!(neither.what.contains("8 KiB is available"), "{}", neither.what);
+        // More pages than any pool has, so that the kernel refuses them; base pages are then refused as well.
+        let refused = MemoryRequest::HostHugeIfAny.allocate(1 << 60).err().unwrap();
+        assert!(refused.what.contains("of host memory: mmap"), "{}", refused.what);
     }
 }

@@ -32,6 +32,7 @@ use crate::error::Error;
 use crate::gid::{GidEntry, LinkLayer};
 use crate::intervals::Intervals;
 use crate::latency::Latency;
+use crate::memory::{EndMemory, MemoryKind, MemoryRequest};
 use crate::plan::{Plan, Role};
 use crate::qp::Qpn;
 use crate::units::Bandwidth;
@@ -163,8 +164,12 @@ pub struct TcpEnd {
 /// The memory of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryUse {
-    /// What kind it is.
-    pub kind: crate::memory::MemoryKind,
+    /// What kind it is on both ends; where they differ, pages of the base size.
+    pub kind: MemoryKind,
+    /// What kind the client got.
+    pub client_kind: MemoryKind,
+    /// What kind the server got.
+    pub server_kind: MemoryKind,
     /// Bytes at the client.
     pub client_bytes: u64,
     /// Bytes at the server.
@@ -175,6 +180,32 @@ pub struct MemoryUse {
     /// In how many regions, on each end; absent over TCP.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub regions: Option<u32>,
+}
+
+impl MemoryUse {
+    /// The memory of both ends, registered so.
+    pub fn of(
+        client: EndMemory,
+        server: EndMemory,
+        registration: Option<String>,
+        regions: Option<u32>,
+    ) -> Self {
+        Self {
+            kind: if client.kind == server.kind { client.kind } else { MemoryKind::Host },
+            client_kind: client.kind,
+            server_kind: server.kind,
+            client_bytes: client.bytes,
+            server_bytes: server.bytes,
+            registration,
+            regions,
+        }
+    }
+
+    /// The ends that got pages of the base size.
+    pub fn ends_with_base_pages(&self) -> Vec<Role> {
+        let kinds = [(Role::Client, self.client_kind), (Role::Server, self.server_kind)];
+        kinds.into_iter().filter(|(_, kind)| *kind == MemoryKind::Host).map(|(role, _)| role).collect()
+    }
 }
 
 /// Something that an adapter or the kernel says about the run.
@@ -283,6 +314,10 @@ impl Document {
         self.warnings.extend(of_conditions);
         if let Some(plan) = &self.plan {
             self.warnings.extend(self.conditions.iter().filter_map(|end| end.crowded(plan)));
+        }
+        let tried = self.plan.as_ref().is_some_and(|plan| plan.memory == MemoryRequest::HostHugeIfAny);
+        if let Some(memory) = self.memory.as_ref().filter(|_| tried) {
+            self.warnings.extend(Warning::base_pages(&memory.ends_with_base_pages()));
         }
         let counted = |evidence: &Evidence| {
             let trouble = crate::counters::trouble(&evidence.moved)?;

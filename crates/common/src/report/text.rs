@@ -116,7 +116,13 @@ fn describe_memory(memory: &MemoryUse) -> String {
         Some(regions @ 2..) => format!(" in {regions} regions, one a queue pair"),
         _ => String::new(),
     };
-    format!("{}{registration}{regions}", memory.kind.name())
+    let (client, server) = (memory.client_kind, memory.server_kind);
+    let kind = if client == server {
+        client.name().to_owned()
+    } else {
+        format!("client {}, server {}", client.name(), server.name())
+    };
+    format!("{kind}{registration}{regions}")
 }
 
 /// How many writes go to the adapter at once, where it is more than one.
@@ -372,6 +378,8 @@ mod tests {
         document.memory = Some(MemoryUse {
             regions: None,
             kind: MemoryKind::Host,
+            client_kind: MemoryKind::Host,
+            server_kind: MemoryKind::Host,
             client_bytes: 393_216,
             server_bytes: 393_216,
             registration: Some("ibv_reg_mr, relaxed ordering".into()),

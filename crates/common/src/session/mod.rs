@@ -24,7 +24,7 @@ use crate::error::{Error, ErrorKind, Origin, Result};
 use crate::exchange::message::EndInfo;
 use crate::exchange::tcp::TcpChannel;
 use crate::exchange::{Channel, Message, out_of_order, while_working};
-use crate::memory::{Buffer, Fill, HostBuffer, Inspector, check_slots, fill_slots};
+use crate::memory::{Buffer, EndMemory, Fill, HostBuffer, Inspector, check_slots, fill_slots};
 use crate::plan::{BufferLayout, Plan, Role, Slots, Traffic};
 use crate::report::{Conditions, Evidence, Link, MemoryUse};
 use crate::validate::{Checked, Direction, Pattern};
@@ -114,34 +114,35 @@ impl Session {
     ) -> Result<Self> {
         let plan = agreed.plan().clone();
         let layout = BufferLayout::new(&plan, role);
-        let buffer = while_working(channel, || HostBuffer::new(layout.total_len(), plan.memory))?;
-        let kind = buffer.kind();
+        let buffer = while_working(channel, || plan.memory.allocate(layout.total_len()))?;
+        let ours = EndMemory::of(&buffer);
         let conditions = Conditions::of(role, local.bound(), &buffer, local.files())?;
-        let (data, link, bytes) = match (local.port(), agreed.addressing()) {
+        let (data, link, theirs) = match (local.port(), agreed.addressing()) {
             (Some(port), Some(addressing)) => {
-                let (session, link, bytes) =
+                let (session, link, theirs) =
                     rdma::bring_up(channel, port, addressing, agreed, layout, buffer, role, local.files())?;
-                (Data::Rdma(session), link, bytes)
+                (Data::Rdma(session), link, theirs)
             }
             _ => {
-                let (session, link, bytes) = tcp::bring_up(channel, &plan, buffer, role, local.files())?;
-                (Data::Tcp(session), link, bytes)
+                let (session, link, theirs) = tcp::bring_up(channel, &plan, buffer, role, local.files())?;
+                (Data::Tcp(session), link, theirs)
             }
         };
         meet(channel)?;
-        let (client_bytes, server_bytes) = match role {
-            Role::Client => (layout.total_len(), bytes),
-            Role::Server => (bytes, layout.total_len()),
+        let (client, server) = match role {
+            Role::Client => (ours, theirs),
+            Role::Server => (theirs, ours),
         };
         let registration = data.registration();
         let regions = registration.is_some().then(|| plan.memory_regions());
+        let memory = MemoryUse::of(client, server, registration, regions);
         Ok(Self {
             role,
             plan,
             layout,
             data,
             link,
-            memory: MemoryUse { kind, client_bytes, server_bytes, registration, regions },
+            memory,
             conditions,
             cores: local.bound().cores().clone(),
             observer: Observer::new(local.bound().cores().all().clone(), local.files().clone()),

@@ -4,7 +4,6 @@ use super::negotiate::LocalEnd;
 use crate::device::ChosenPort;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memlock::LockedMemory;
-use crate::memory::{MemoryKind, check_available, check_huge_pages};
 use crate::plan::{BufferLayout, Plan, Role, Transport};
 use crate::units::ByteSize;
 
@@ -19,11 +18,7 @@ pub fn check_local(plan: &Plan, local: &LocalEnd, role: Role) -> Result<()> {
         limits.check(layout.total_len(), &layout.describe(), port.context.name())?;
         check_device(plan, port)?;
     }
-    let check = match plan.memory {
-        MemoryKind::Host => check_available,
-        MemoryKind::HostHuge => check_huge_pages,
-    };
-    check(layout.total_len(), &layout.describe(), local.files())
+    plan.memory.check(layout.total_len(), &layout.describe(), local.files())
 }
 
 fn check_device(plan: &Plan, chosen: &ChosenPort) -> Result<()> {

@@ -20,7 +20,7 @@ use crate::exchange::message::EndInfo;
 use crate::exchange::{Channel, while_working};
 use crate::gid::Addressing;
 use crate::host::HostFiles;
-use crate::memory::{Buffer, HostBuffer};
+use crate::memory::{Buffer, EndMemory, HostBuffer};
 use crate::mr::{Ordering, ProtectionDomain};
 use crate::plan::{BufferLayout, Plan, Regions, Role, Slots};
 use crate::qp::{Path, QpAddress, QueuePair};
@@ -88,7 +88,7 @@ pub(super) fn bring_up(
     buffer: HostBuffer,
     role: Role,
     files: &HostFiles,
-) -> Result<(RdmaSession, Link, u64)> {
+) -> Result<(RdmaSession, Link, EndMemory)> {
     let plan = agreed.plan();
     check_traffic_class(plan, addressing, role)?;
     let Made { memory, cqs, qps } = while_working(channel, || Made::new(chosen, plan, buffer, role))?;
@@ -107,7 +107,7 @@ pub(super) fn bring_up(
         qps: qps.iter().map(QueuePair::address).collect(),
         sinks,
         rkeys,
-        memory_bytes: layout.total_len(),
+        memory: EndMemory::of(memory.buffer()),
     };
     let peer = Peer::of(swap_ends(channel, &info)?, plan, role)?;
     check_fabric(&ours, &peer.end, role)?;
@@ -133,7 +133,7 @@ pub(super) fn bring_up(
         counters,
         files: files.clone(),
     };
-    Ok((session, link, peer.memory_bytes))
+    Ok((session, link, peer.memory))
 }
 
 /// The traffic class lies in the global route header, which goes with a GID.
@@ -204,12 +204,12 @@ struct Peer {
     qps: Vec<QpAddress>,
     sinks: Vec<u64>,
     rkeys: Vec<u32>,
-    memory_bytes: u64,
+    memory: EndMemory,
 }
 
 impl Peer {
     fn of(info: EndInfo, plan: &Plan, role: Role) -> Result<Self> {
-        let EndInfo::Rdma { end, qps, sinks, rkeys, memory_bytes } = info else {
+        let EndInfo::Rdma { end, qps, sinks, rkeys, memory } = info else {
             return Err(Error::new(ErrorKind::Protocol, "the peer brought up TCP where RDMA was agreed on"));
         };
         let (sinks_wanted, keys_wanted) =
@@ -224,7 +224,7 @@ impl Peer {
                 format!("the peer offered {} where the plan has {}", show(offered), show(wanted)),
             ));
         }
-        Ok(Self { end, qps, sinks, rkeys, memory_bytes })
+        Ok(Self { end, qps, sinks, rkeys, memory })
     }
 
     /// The key to the sink of `qp`.

@@ -18,7 +18,7 @@ use crate::exchange::message::EndInfo;
 use crate::exchange::tcp::{TcpChannel, show_address};
 use crate::exchange::{interrupted, source, while_working};
 use crate::host::HostFiles;
-use crate::memory::{Buffer, HostBuffer};
+use crate::memory::{Buffer, EndMemory, HostBuffer};
 use crate::plan::{BufferLayout, Plan, Role, Slots};
 use crate::report::{Link, TcpEnd};
 use crate::validate::Direction;
@@ -41,16 +41,16 @@ pub(super) fn bring_up(
     buffer: HostBuffer,
     role: Role,
     files: &HostFiles,
-) -> Result<(TcpSession, Link, u64)> {
+) -> Result<(TcpSession, Link, EndMemory)> {
     let listener = (role == Role::Server).then(|| listen(channel)).transpose()?;
     let ours = this_end(channel.local_addr()?, files);
     let info = EndInfo::Tcp {
         end: ours.clone(),
         data_port: listener.as_ref().map(|(_, port)| *port),
         token: random_token(),
-        memory_bytes: buffer.len(),
+        memory: EndMemory::of(&buffer),
     };
-    let EndInfo::Tcp { end: theirs, data_port, token, memory_bytes } = swap_ends(channel, &info)? else {
+    let EndInfo::Tcp { end: theirs, data_port, token, memory } = swap_ends(channel, &info)? else {
         return Err(Error::new(ErrorKind::Protocol, "the peer brought up RDMA where TCP was agreed on"));
     };
     let sockets = match (&listener, &info, data_port) {
@@ -71,7 +71,7 @@ pub(super) fn bring_up(
         Role::Client => (ours, theirs),
         Role::Server => (theirs, ours),
     };
-    Ok((session, Link::Tcp { client, server }, memory_bytes))
+    Ok((session, Link::Tcp { client, server }, memory))
 }
 
 fn listen(channel: &TcpChannel) -> Result<(TcpListener, u16)> {
