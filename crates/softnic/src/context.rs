@@ -8,6 +8,7 @@ use rdma_sys as sys;
 
 use crate::device::Device;
 use crate::errno::{Errno, Result, status};
+use crate::events::Pipe;
 use crate::fabric::Process;
 
 /// An open device.
@@ -18,6 +19,8 @@ pub(crate) struct Context {
     pub(crate) device: &'static Device,
     pub(crate) process: &'static Process,
     pub(crate) objects: Objects,
+    /// The asynchronous events of the device.
+    pub(crate) events: Pipe,
 }
 
 /// How many objects there are on a device, to hold it to its limits.
@@ -53,8 +56,11 @@ impl Context {
     /// Opens `device`; freed by [`Context::close`].
     pub(crate) fn open(device: &'static Device) -> Result<*mut sys::ibv_context> {
         let process = Process::get()?;
-        let context = Box::new(Self { table: table(device), device, process, objects: Objects::default() });
-        let context = Box::into_raw(context);
+        let events = Pipe::new()?;
+        let mut table = table(device);
+        table.context.async_fd = events.read_fd();
+        let context =
+            Box::into_raw(Box::new(Self { table, device, process, objects: Objects::default(), events }));
         // SAFETY: just made, and nobody else's.
         Ok(unsafe { &raw mut (*context).table.context })
     }

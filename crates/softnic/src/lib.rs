@@ -9,7 +9,7 @@
 //! It is for tests and demonstrations, and says so wherever a device can: the firmware version begins with `softnic`,
 //! and the vendor id is 0. **No speed of it is a link's.**
 //!
-//! What is not there: datagram and unreliable queue pairs, shared receive queues, address handles, memory windows.
+//! What is not there: atomics, datagram and unreliable queue pairs, shared receive queues, address handles, memory windows.
 //! Those functions exist, and fail with `EOPNOTSUPP`.
 //!
 //! The modules, from the outside in: [`exports`] is the C face; [`device`], [`context`], [`pd`], [`mr`], [`cq`] and
@@ -22,6 +22,7 @@ mod context;
 mod cq;
 mod device;
 mod errno;
+mod events;
 mod exports;
 mod fabric;
 mod lock;
@@ -29,6 +30,7 @@ mod memory;
 mod mr;
 mod pd;
 mod pool;
+mod progress;
 mod qp;
 mod retry;
 mod shared;

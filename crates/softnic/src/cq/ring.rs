@@ -14,7 +14,7 @@ pub(crate) struct Completion {
     /// Whose it is. Completions of a queue pair are dropped before it goes.
     pub(crate) qp: *const QueuePair,
     pub(crate) qpn: u32,
-    /// The place in the send queue up to which requests are done with; not used for a receive.
+    /// The place in its queue up to which requests are done with.
     pub(crate) retires: u32,
     pub(crate) byte_len: u32,
     pub(crate) vendor_err: u32,
@@ -23,6 +23,7 @@ pub(crate) struct Completion {
     pub(crate) status: u8,
     pub(crate) opcode: u8,
     pub(crate) wc_flags: u8,
+    pub(crate) src_qp: u32,
 }
 
 /// Completions in the order of their making.
@@ -51,33 +52,39 @@ impl Ring {
         unsafe { self.slots.get_unchecked_mut(position as usize & mask) }
     }
 
-    /// Adds one; drops it where the ring is full, which is then in error.
+    /// Adds one. Where the ring is full it is dropped and the ring in error, which is false to say, once.
     #[inline(always)]
-    pub(super) fn push(&mut self, completion: Completion) {
+    #[must_use]
+    pub(super) fn push(&mut self, completion: Completion) -> bool {
         if self.produced.wrapping_sub(self.consumed) == self.entries {
-            self.overrun = true;
-            return;
+            return std::mem::replace(&mut self.overrun, true);
         }
         let position = self.produced;
         self.slot(position).write(completion);
         self.produced = position.wrapping_add(1);
+        true
     }
 
-    /// Takes up to `count` off; how many, or negative where the ring has overrun and there is none left.
+    /// Takes up to `count` off, giving each to `retire`; how many, or negative where the ring has overrun and there is
+    /// none left.
     ///
     /// # Safety
     /// `wc` has room for `count`.
     #[inline(always)]
-    pub(super) unsafe fn take(&mut self, count: c_int, wc: *mut sys::ibv_wc) -> c_int {
+    pub(super) unsafe fn take(
+        &mut self,
+        count: c_int,
+        wc: *mut sys::ibv_wc,
+        retire: impl Fn(&Completion),
+    ) -> c_int {
         let ready = self.produced.wrapping_sub(self.consumed);
         let taken = ready.min(count.max(0) as u32);
         for at in 0..taken {
             let position = self.consumed.wrapping_add(at);
-            // SAFETY: the slots between consumed and produced are filled, and their queue pairs alive; the caller
-            // has room.
+            // SAFETY: the slots between consumed and produced are filled; the caller has room.
             unsafe {
                 let completion = self.slot(position).assume_init_ref();
-                completion.retire();
+                retire(completion);
                 wc.add(at as usize).write(completion.to_wc());
             }
         }
@@ -93,7 +100,7 @@ impl Ring {
             // SAFETY: the slots between consumed and produced are filled.
             let completion = unsafe { self.slot(from.wrapping_add(at)).assume_init_read() };
             if !std::ptr::eq(completion.qp, qp) {
-                self.push(completion);
+                let _fits = self.push(completion);
             }
         }
     }
@@ -105,16 +112,15 @@ impl Completion {
         self.opcode & sys::IBV_WC_RECV as u8 != 0
     }
 
-    /// Frees the places in the send queue that it stands for.
+    /// Frees the places in its queue that it stands for.
     ///
     /// # Safety
     /// Its queue pair is alive.
     #[inline(always)]
-    unsafe fn retire(&self) {
-        if !self.is_receive() {
-            // SAFETY: the caller vouches for the queue pair.
-            unsafe { (*self.qp).retire(self.retires) };
-        }
+    pub(super) unsafe fn retire(&self) {
+        // SAFETY: the caller vouches for the queue pair.
+        let qp = unsafe { &*self.qp };
+        if self.is_receive() { qp.retire_receives(self.retires) } else { qp.retire(self.retires) }
     }
 
     #[inline(always)]
@@ -127,7 +133,7 @@ impl Completion {
             byte_len: self.byte_len,
             __bindgen_anon_1: sys::ibv_wc__bindgen_ty_1 { imm_data: self.imm },
             qp_num: self.qpn,
-            src_qp: 0,
+            src_qp: self.src_qp,
             wc_flags: self.wc_flags.into(),
             pkey_index: 0,
             slid: 0,
@@ -153,13 +159,14 @@ mod tests {
             status: 0,
             opcode: sys::IBV_WC_RECV as u8,
             wc_flags: 0,
+            src_qp: 0,
         }
     }
 
     fn taken(ring: &mut Ring, count: usize) -> Vec<u64> {
         let mut wc = vec![sys::ibv_wc::default(); count];
         // SAFETY: there is room for `count`.
-        let taken = unsafe { ring.take(count as c_int, wc.as_mut_ptr()) };
+        let taken = unsafe { ring.take(count as c_int, wc.as_mut_ptr(), |_| ()) };
         wc.iter().take(taken.max(0) as usize).map(|wc| wc.wr_id).collect()
     }
 
@@ -167,7 +174,7 @@ mod tests {
     fn completions_come_in_order_and_as_many_as_asked_for() {
         let mut ring = Ring::new(3);
         for lap in 0..5 {
-            (0..3).for_each(|at| ring.push(receive(lap * 3 + at, 1)));
+            (0..3).for_each(|at| assert!(ring.push(receive(lap * 3 + at, 1))));
             assert_eq!(taken(&mut ring, 2), [lap * 3, lap * 3 + 1]);
             assert_eq!(taken(&mut ring, 2), [lap * 3 + 2]);
         }
@@ -177,17 +184,18 @@ mod tests {
     #[test]
     fn a_ring_that_overran_gives_what_it_has_and_then_an_error() {
         let mut ring = Ring::new(2);
-        (0..3).for_each(|at| ring.push(receive(at, 1)));
+        let fits: Vec<_> = (0..4).map(|at| ring.push(receive(at, 1))).collect();
+        assert_eq!(fits, [true, true, false, true], "it is told once");
         assert_eq!(taken(&mut ring, 4), [0, 1]);
         let mut wc = sys::ibv_wc::default();
         // SAFETY: there is room for one.
-        assert_eq!(unsafe { ring.take(1, &mut wc) }, -1);
+        assert_eq!(unsafe { ring.take(1, &mut wc, |_| ()) }, -1);
     }
 
     #[test]
     fn completions_of_one_queue_pair_can_be_dropped() {
         let mut ring = Ring::new(4);
-        (0..4).for_each(|at| ring.push(receive(at, at as usize % 2 + 1)));
+        (0..4).for_each(|at| assert!(ring.push(receive(at, at as usize % 2 + 1))));
         ring.drop_of(std::ptr::without_provenance(1));
         assert_eq!(taken(&mut ring, 4), [1, 3]);
     }

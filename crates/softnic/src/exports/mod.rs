@@ -6,6 +6,7 @@
 mod devices;
 mod objects;
 mod unsupported;
+mod waiting;
 mod words;
 
 pub(crate) use objects::create_qp_ex;

@@ -93,11 +93,11 @@ pub(crate) unsafe extern "C" fn ibv_create_cq(
     channel: *mut sys::ibv_comp_channel,
     comp_vector: c_int,
 ) -> *mut sys::ibv_cq {
-    if !channel.is_null() || comp_vector != 0 {
-        return pointer(Err(if channel.is_null() { Errno::INVALID } else { Errno::NOT_SUPPORTED }));
+    if comp_vector != 0 {
+        return pointer(Err(Errno::INVALID));
     }
-    // SAFETY: the caller's context is open.
-    pointer(CompletionQueue::create(unsafe { Context::of(context) }, cqe, cq_context))
+    // SAFETY: the caller's context is open, and its channel alive.
+    pointer(unsafe { CompletionQueue::create(Context::of(context), cqe, cq_context, channel) })
 }
 
 /// Destroys a completion queue.

@@ -1,7 +1,7 @@
 //! What the devices don't have. The functions exist, because a program that may need one won't start without it, and
 //! fail as they do on an adapter that lacks the feature.
 
-use core::ffi::{c_char, c_int, c_uint, c_void};
+use core::ffi::{c_char, c_int, c_void};
 use rdma_sys as sys;
 
 use crate::errno::{Errno, pointer, status};
@@ -94,49 +94,6 @@ pub(crate) unsafe extern "C" fn ibv_rereg_mr(
 ) -> c_int {
     status(Err(Errno::NOT_SUPPORTED))
 }
-
-/// There are no completion channels.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn ibv_create_comp_channel(
-    _: *mut sys::ibv_context,
-) -> *mut sys::ibv_comp_channel {
-    pointer(Err(Errno::NOT_SUPPORTED))
-}
-
-/// As [`ibv_create_comp_channel`].
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn ibv_destroy_comp_channel(_: *mut sys::ibv_comp_channel) -> c_int {
-    status(Err(Errno::NOT_SUPPORTED))
-}
-
-/// As [`ibv_create_comp_channel`].
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn ibv_get_cq_event(
-    _: *mut sys::ibv_comp_channel,
-    _: *mut *mut sys::ibv_cq,
-    _: *mut *mut c_void,
-) -> c_int {
-    Errno::NOT_SUPPORTED.set();
-    -1
-}
-
-/// As [`ibv_create_comp_channel`].
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn ibv_ack_cq_events(_: *mut sys::ibv_cq, _: c_uint) {}
-
-/// There are no events.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn ibv_get_async_event(
-    _: *mut sys::ibv_context,
-    _: *mut sys::ibv_async_event,
-) -> c_int {
-    Errno::NOT_SUPPORTED.set();
-    -1
-}
-
-/// As [`ibv_get_async_event`].
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn ibv_ack_async_event(_: *mut sys::ibv_async_event) {}
 
 /// A device has no folder in `/sys`.
 #[unsafe(no_mangle)]

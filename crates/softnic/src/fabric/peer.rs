@@ -3,15 +3,17 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::ops::Range;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use super::process::Process;
-use super::slot::{Visit, is_broken};
+use super::life::is_alive;
+use super::process::{Process, lock};
+use super::slot::process_of;
 use crate::errno::{Errno, Result};
+use crate::events::{Record, is_pipe, write_record};
 use crate::memory::{CrossMemory, Mapping, open_to_peer, page_size};
-use crate::shared::{MrEntry, Segment};
+use crate::shared::{Doorbell, MrEntry, Segment};
 
 /// The name of the control segment of a process, which shows in `/proc`.
 pub(super) fn segment_name(fabric: &str, slot: u32) -> String {
@@ -24,6 +26,7 @@ pub(crate) struct Peer {
     /// `None`: this process itself.
     other: Option<Other>,
     regions: Mutex<HashMap<u32, Arc<Region>>>,
+    bells: Mutex<HashMap<(i32, u64), File>>,
 }
 
 enum PeerSegment {
@@ -32,7 +35,6 @@ enum PeerSegment {
 }
 
 struct Other {
-    connection: OwnedFd,
     pid: i32,
     arena: OnceLock<Result<File>>,
 }
@@ -66,21 +68,27 @@ unsafe impl Sync for Region {}
 impl Peer {
     /// This process.
     pub(super) fn own(segment: &'static Segment) -> Self {
-        Self { segment: PeerSegment::Own(segment), other: None, regions: Mutex::default() }
+        Self {
+            segment: PeerSegment::Own(segment),
+            other: None,
+            regions: Mutex::default(),
+            bells: Mutex::default(),
+        }
     }
 
     /// The process of `slot`.
     pub(super) fn at(fabric: &str, slot: u32) -> Result<Self> {
-        let Visit { connection, pid } = Visit::to(fabric, slot)?;
+        let pid = process_of(fabric, slot)?;
+        // The segment's name has the slot in it: another process that took the id meanwhile has none of that name.
         let segment = open_segment(pid, &segment_name(fabric, slot))?;
-        // Opened by number: had the process gone, and another taken the number, the connection would be broken.
-        if is_broken(&connection) {
+        if !is_alive(&segment.header().life) {
             return Err(Errno::NO_DEVICE);
         }
         Ok(Self {
             segment: PeerSegment::Theirs(segment),
-            other: Some(Other { connection, pid, arena: OnceLock::new() }),
+            other: Some(Other { pid, arena: OnceLock::new() }),
             regions: Mutex::default(),
+            bells: Mutex::default(),
         })
     }
 
@@ -94,12 +102,12 @@ impl Peer {
 
     /// Whether it has not ended.
     pub(crate) fn is_alive(&self) -> bool {
-        self.other.as_ref().is_none_or(|other| !is_broken(&other.connection))
+        is_alive(&self.segment().header().life)
     }
 
     /// The memory region that `rkey` opens now; `None` where it opens none.
     pub(crate) fn region(self: &Arc<Self>, rkey: u32) -> Option<Arc<Region>> {
-        let mut regions = self.regions.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut regions = lock(&self.regions);
         // Mappings of what is not registered any more, and that no queue pair holds.
         regions.retain(|_, region| region.is_open() || Arc::strong_count(region) > 1);
         if let Some(region) = regions.get(&rkey).filter(|region| region.is_open()) {
@@ -108,6 +116,26 @@ impl Peer {
         let region = Arc::new(self.open(rkey)?);
         regions.insert(rkey, Arc::clone(&region));
         Some(region)
+    }
+
+    /// Writes `record` into a pipe of the peer. One that has none, or is gone, is not woken.
+    pub(crate) fn ring(&self, doorbell: &Doorbell, record: &Record) {
+        let (fd, inode) = (doorbell.fd.load(Ordering::Acquire), doorbell.inode.load(Ordering::Relaxed));
+        let Some(other) = &self.other else {
+            return if fd >= 0 {
+                write_record(fd, record)
+            };
+        };
+        let mut bells = lock(&self.bells);
+        if fd >= 0 && !bells.contains_key(&(fd, inode)) {
+            // For reading, too: without a reader of its own a pipe whose owner has gone would end this process.
+            let pipe = open_to_peer(other.pid, fd).ok().filter(|pipe| is_pipe(pipe, inode));
+            let Some(pipe) = pipe else { return };
+            bells.insert((fd, inode), pipe);
+        }
+        if let Some(pipe) = bells.get(&(fd, inode)) {
+            write_record(pipe.as_raw_fd(), record);
+        }
     }
 
     fn open(self: &Arc<Self>, rkey: u32) -> Option<Region> {
@@ -139,6 +167,17 @@ impl Region {
     pub(crate) fn is_open(&self) -> bool {
         // SAFETY: the key lies in a segment that the peer keeps mapped, and whoever holds a region holds the peer.
         unsafe { (*self.key).load(Ordering::Acquire) == self.rkey }
+    }
+}
+
+impl Region {
+    /// Where `len` bytes from `address` on begin in the region; `None` where it has not all of them, or not the right
+    /// `access`.
+    #[inline(always)]
+    pub(crate) fn offset(&self, address: u64, len: u64, access: u32) -> Option<u64> {
+        let offset = address.wrapping_sub(self.start);
+        let fits = offset <= self.len && len <= self.len - offset && self.access & access != 0;
+        fits.then_some(offset)
     }
 }
 

@@ -1,16 +1,17 @@
 //! This process's place in the fabric: its slot, its control segment, its memory, and the peers it has met.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
+use super::life;
 use super::peer::{self, Peer, Peers, segment_name};
 use super::slot::Slot;
 use crate::errno::{Errno, Result};
 use crate::memory::{Arena, Pinned};
 use crate::pool::Pool;
-use crate::shared::{MAX_CQS, MAX_MRS, MAX_QPS, Segment};
+use crate::shared::{Heap, MAX_CQS, MAX_MRS, MAX_QPS, Segment};
 
 /// All that the devices of this process share.
 pub(crate) struct Process {
@@ -22,8 +23,13 @@ pub(crate) struct Process {
     pub(crate) qps: Mutex<Pool>,
     pub(crate) mrs: Mutex<Pool>,
     pub(crate) cqs: Mutex<Pool>,
-    /// The indices of the queue pairs that there are.
-    pub(crate) live_qps: Mutex<BTreeSet<u32>>,
+    /// The queue pairs that there are: index and address.
+    pub(crate) live_qps: Mutex<BTreeMap<u32, usize>>,
+    /// The completion queues that there are: index and address.
+    pub(crate) live_cqs: Mutex<BTreeMap<u32, usize>>,
+    /// Room in the segment for receives.
+    pub(crate) heap: Mutex<Heap>,
+    generations: AtomicU32,
     pds: AtomicU32,
     peers: Mutex<Peers>,
     own: OnceLock<Arc<Peer>>,
@@ -56,7 +62,8 @@ impl Process {
         let segment = Segment::create(&segment_name(fabric, number))?;
         let arena = Arena::create(&format!("softnic-arena/{fabric}/{number}"));
         let arena_fd = arena.file().map_or(-1, |file| file.as_raw_fd());
-        segment.header().arena_fd.store(arena_fd, Ordering::Release);
+        life::mark_at_the_end(&segment.header().life)?;
+        segment.publish(arena_fd);
         leave_out_of_children(&slot);
         // Begun at another place by each process, so that what is left from one that is gone fits no other.
         let seed = std::process::id();
@@ -70,6 +77,9 @@ impl Process {
             mrs: Mutex::new(Pool::new(1, MAX_MRS, seed)),
             cqs: Mutex::new(Pool::new(0, MAX_CQS, 0)),
             live_qps: Mutex::default(),
+            live_cqs: Mutex::default(),
+            heap: Mutex::new(Segment::heap()),
+            generations: AtomicU32::new(1),
             pds: AtomicU32::new(1),
             peers: Mutex::default(),
             own: OnceLock::new(),
@@ -88,6 +98,11 @@ impl Process {
     /// A number for a protection domain, unlike all others of this process.
     pub(crate) fn new_pd(&self) -> u32 {
         self.pds.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A number that tells an object from those that had its index before.
+    pub(crate) fn new_generation(&self) -> u32 {
+        self.generations.fetch_add(1, Ordering::Relaxed)
     }
 
     /// The process of `slot`.

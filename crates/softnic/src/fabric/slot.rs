@@ -3,7 +3,6 @@
 use std::io;
 use std::mem::offset_of;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::Mutex;
 
 use crate::errno::{Errno, Result};
 use crate::shared::SLOT_BITS;
@@ -17,8 +16,6 @@ const BACKLOG: i32 = 4096;
 pub(crate) struct Slot {
     number: u32,
     listener: OwnedFd,
-    /// Connections of peers, kept open because they break when this process goes; dropped when the peer goes.
-    visitors: Mutex<Vec<OwnedFd>>,
 }
 
 impl Slot {
@@ -32,7 +29,7 @@ impl Slot {
         for step in 0..SLOTS - 1 {
             let number = 1 + (first + step) % (SLOTS - 1);
             match listen(&name(fabric, number)) {
-                Ok(listener) => return Ok(Self { number, listener, visitors: Mutex::default() }),
+                Ok(listener) => return Ok(Self { number, listener }),
                 Err(Errno(libc::EADDRINUSE)) => {}
                 Err(errno) => return Err(errno),
             }
@@ -44,21 +41,19 @@ impl Slot {
         self.number
     }
 
-    /// Takes the connections that wait, so that the queue of them never fills, and drops those of peers that are gone.
+    /// Takes the connections that wait, and closes them, so that the queue of them never fills.
     pub(crate) fn take_visitors(&self) {
-        let mut visitors = self.visitors.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        visitors.retain(|visitor| !is_broken(visitor));
-        let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         loop {
             // SAFETY: takes a connection of a socket that is ours.
             let fd = unsafe {
-                libc::accept4(self.listener.as_raw_fd(), std::ptr::null_mut(), std::ptr::null_mut(), flags)
+                let nobody = std::ptr::null_mut();
+                libc::accept4(self.listener.as_raw_fd(), nobody, std::ptr::null_mut(), libc::SOCK_CLOEXEC)
             };
             if fd < 0 {
                 return;
             }
             // SAFETY: the descriptor is new and nobody else's.
-            visitors.push(unsafe { OwnedFd::from_raw_fd(fd) });
+            drop(unsafe { OwnedFd::from_raw_fd(fd) });
         }
     }
 
@@ -69,39 +64,24 @@ impl Slot {
     }
 }
 
-/// A connection to the process that has a slot, and that process's id.
-pub(crate) struct Visit {
-    pub(crate) connection: OwnedFd,
-    pub(crate) pid: i32,
-}
-
-impl Visit {
-    /// Connects to the process of `slot`.
-    ///
-    /// # Errors
-    /// `ECONNREFUSED` where the slot is nobody's, `EPERM` where it is another user's.
-    pub(crate) fn to(fabric: &str, slot: u32) -> Result<Self> {
-        let connection = socket()?;
-        let (address, len) = address(&name(fabric, slot))?;
-        // SAFETY: the address is ours, and of the length given.
-        if unsafe { libc::connect(connection.as_raw_fd(), (&raw const address).cast(), len) } != 0 {
-            return Err(Errno::last());
-        }
-        let owner = owner(&connection)?;
-        // The name has the user's number in it, but anybody may take any name.
-        // SAFETY: asks for this process's user.
-        if owner.uid != unsafe { libc::geteuid() } || owner.pid <= 0 {
-            return Err(Errno(libc::EPERM));
-        }
-        Ok(Self { connection, pid: owner.pid })
+/// The id of the process that has `slot`.
+///
+/// # Errors
+/// `ECONNREFUSED` where the slot is nobody's, `EPERM` where it is another user's.
+pub(super) fn process_of(fabric: &str, slot: u32) -> Result<i32> {
+    let connection = socket()?;
+    let (address, len) = address(&name(fabric, slot))?;
+    // SAFETY: the address is ours, and of the length given.
+    if unsafe { libc::connect(connection.as_raw_fd(), (&raw const address).cast(), len) } != 0 {
+        return Err(Errno::last());
     }
-}
-
-/// Whether the other side of a connection is gone.
-pub(super) fn is_broken(connection: &OwnedFd) -> bool {
-    let mut poll = libc::pollfd { fd: connection.as_raw_fd(), events: 0, revents: 0 };
-    // SAFETY: asks about one descriptor, without waiting.
-    unsafe { libc::poll(&mut poll, 1, 0) > 0 }
+    let owner = owner(&connection)?;
+    // The name has the user's number in it, but anybody may take any name.
+    // SAFETY: asks for this process's user.
+    if owner.uid != unsafe { libc::geteuid() } || owner.pid <= 0 {
+        return Err(Errno(libc::EPERM));
+    }
+    Ok(owner.pid)
 }
 
 fn name(fabric: &str, slot: u32) -> String {
@@ -175,31 +155,16 @@ mod tests {
     }
 
     #[test]
-    fn a_visit_tells_whose_the_slot_is_and_breaks_with_it() {
-        let slot = Slot::take("test-visit").unwrap();
-        let waiting = Visit::to("test-visit", slot.number()).unwrap();
-        assert_eq!(waiting.pid, std::process::id() as i32);
-        slot.take_visitors();
-        let taken = Visit::to("test-visit", slot.number()).unwrap();
-        slot.take_visitors();
-        assert!(!is_broken(&waiting.connection) && !is_broken(&taken.connection));
-        drop(slot);
-        assert!(is_broken(&waiting.connection) && is_broken(&taken.connection));
+    fn a_slot_tells_whose_it_is_as_often_as_it_is_asked() {
+        let slot = Slot::take("test-whose").unwrap();
+        for _ in 0..3 {
+            assert_eq!(process_of("test-whose", slot.number()), Ok(std::process::id() as i32));
+            slot.take_visitors();
+        }
     }
 
     #[test]
     fn nobody_answers_for_a_free_slot() {
-        assert_eq!(Visit::to("test-nobody", 1).err(), Some(Errno(libc::ECONNREFUSED)));
-    }
-
-    #[test]
-    fn visitors_that_went_are_forgotten() {
-        let slot = Slot::take("test-visitors").unwrap();
-        drop(Visit::to("test-visitors", slot.number()).unwrap());
-        let stays = Visit::to("test-visitors", slot.number()).unwrap();
-        slot.take_visitors();
-        slot.take_visitors();
-        assert_eq!(slot.visitors.lock().unwrap().len(), 1);
-        drop(stays);
+        assert_eq!(process_of("test-nobody", 1), Err(Errno(libc::ECONNREFUSED)));
     }
 }

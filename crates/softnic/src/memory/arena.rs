@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::sync::Mutex;
 
 use super::mapping::{new_memfd, page_size};
@@ -181,10 +181,11 @@ fn make_private(part: &Range<u64>) -> Result<()> {
     Ok(())
 }
 
-/// Opens the descriptor `fd` of process `pid`, which must be of this user, or this user root.
+/// Opens the descriptor `fd` of process `pid`, which must be of this user, or this user root; a pipe so that nothing
+/// waits for room in it.
 pub(crate) fn open_to_peer(pid: i32, fd: i32) -> Result<File> {
     let path = format!("/proc/{pid}/fd/{fd}");
-    File::options().read(true).write(true).open(path).map_err(Errno::from)
+    File::options().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(Errno::from)
 }
 
 #[cfg(test)]

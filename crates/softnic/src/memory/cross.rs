@@ -1,4 +1,4 @@
-//! Writing to another process's memory through the kernel, where it can't be mapped.
+//! Reaching another process's memory through the kernel, where it can't be mapped.
 
 use std::sync::Once;
 
@@ -43,22 +43,51 @@ impl CrossMemory {
         }
     }
 
+    /// Copies `len` bytes from `from` over there to `to`.
+    ///
+    /// # Errors
+    /// As for [`CrossMemory::write`].
+    ///
+    /// # Safety
+    /// `to` has `len` bytes that may be written.
+    pub(crate) unsafe fn read(self, from: u64, to: *mut u8, len: usize) -> Result<()> {
+        // SAFETY: the caller vouches for the bytes.
+        unsafe { self.transfer(libc::process_vm_readv, from, to, len) }
+    }
+
     /// # Safety
     /// As for [`CrossMemory::write`].
     unsafe fn write_piece(self, to: u64, from: *const u8, len: usize) -> Result<()> {
+        // SAFETY: the caller vouches for the bytes, which are only read.
+        unsafe { self.transfer(libc::process_vm_writev, to, from.cast_mut(), len) }
+    }
+
+    /// # Safety
+    /// `call` may use `len` bytes at `here`.
+    unsafe fn transfer(self, call: Transfer, there: u64, here: *mut u8, len: usize) -> Result<()> {
         let mut done = 0;
         while done < len {
-            let local = libc::iovec { iov_base: from.wrapping_add(done) as *mut _, iov_len: len - done };
-            let remote = libc::iovec { iov_base: (to + done as u64) as *mut _, iov_len: len - done };
+            let local = libc::iovec { iov_base: here.wrapping_add(done).cast(), iov_len: len - done };
+            let remote = libc::iovec { iov_base: (there + done as u64) as *mut _, iov_len: len - done };
             // SAFETY: the caller vouches for the local bytes; the kernel checks the other process's.
-            match unsafe { libc::process_vm_writev(self.pid, &local, 1, &remote, 1, 0) } {
-                written @ 1.. => done += written as usize,
+            match unsafe { call(self.pid, &local, 1, &remote, 1, 0) } {
+                moved @ 1.. => done += moved as usize,
                 _ => return Err(Errno::last()),
             }
         }
         Ok(())
     }
 }
+
+/// The kernel's calls for either direction.
+type Transfer = unsafe extern "C" fn(
+    libc::pid_t,
+    *const libc::iovec,
+    libc::c_ulong,
+    *const libc::iovec,
+    libc::c_ulong,
+    libc::c_ulong,
+) -> isize;
 
 #[cfg(test)]
 mod tests {
@@ -73,7 +102,10 @@ mod tests {
             own.write(to.as_mut_ptr() as u64 + 1, from.as_ptr(), 4).unwrap();
             assert_eq!(own.write(8, from.as_ptr(), 4), Err(Errno::FAULT));
             own.write(8, from.as_ptr(), 0).unwrap();
+            assert_eq!(to, [0, 1, 2, 3, 4, 0]);
+            own.read(from.as_ptr() as u64 + 2, to.as_mut_ptr(), 2).unwrap();
+            assert_eq!(own.read(8, to.as_mut_ptr(), 2), Err(Errno::FAULT));
         }
-        assert_eq!(to, [0, 1, 2, 3, 4, 0]);
+        assert_eq!(to, [3, 4, 2, 3, 4, 0]);
     }
 }

@@ -6,13 +6,17 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use rdma_sys as sys;
 
+use super::receive::ReceiveQueue;
 use super::send::SendQueue;
-use super::{QueuePair, extended, wait_for_peer};
+use super::{QueuePair, extended};
 use crate::config::Limits;
+use crate::context::Context;
 use crate::errno::{Errno, Result};
+use crate::events::Acknowledged;
 use crate::fabric::{lock, take};
 use crate::lock::Spin;
 use crate::pd::ProtectionDomain;
+use crate::progress;
 use crate::shared::qpn;
 
 /// What a program asks for.
@@ -65,14 +69,19 @@ impl QueuePair {
         context.objects.qps.add(limits.max_qp)?;
         let index = take(&process.qps).inspect_err(|_| context.objects.qps.remove())?;
         process.slot().take_visitors();
-        lock(&process.live_qps).insert(index);
         let number = qpn(process.slot().number(), index);
         let entry = process.segment.qp(index);
-        entry.pd.store(pd.number, Ordering::Relaxed);
+        let receive = ReceiveQueue::new(process, &wanted.init.cap, entry).inspect_err(|_| {
+            lock(&process.qps).give(index);
+            context.objects.qps.remove();
+        })?;
         let qp = Arc::new(Self {
             verbs: UnsafeCell::new(verbs(wanted, context.raw(), index, number)),
             send: Spin::new(SendQueue::new(&wanted.init)),
+            receive: Spin::new(receive),
+            events: Acknowledged::default(),
             retired: AtomicU32::new(0),
+            recv_retired: AtomicU32::new(0),
             state: AtomicU32::new(sys::IBV_QPS_RESET),
             waiting: AtomicBool::new(false),
             entry,
@@ -87,31 +96,49 @@ impl QueuePair {
             init: wanted.init,
         });
         pd.begin_use();
-        qp.send_cq().begin_use();
-        qp.recv_cq().begin_use();
-        Ok(Arc::into_raw(qp).cast_mut().cast())
+        qp.show(context);
+        let raw = Arc::into_raw(Arc::clone(&qp)).cast_mut();
+        qp.send_cq().begin_use(Arc::clone(&qp));
+        qp.recv_cq().begin_use(Arc::clone(&qp));
+        lock(&process.live_qps).insert(index, raw.addr());
+        Ok(raw.cast())
     }
 
+    /// Fills the part of the entry that stays as it is.
+    fn show(&self, context: &Context) {
+        let entry = self.entry;
+        entry.pd.store(self.pd_number, Ordering::Relaxed);
+        entry.state.store(sys::IBV_QPS_RESET, Ordering::Relaxed);
+        entry.send_cq.store(self.send_cq().index(), Ordering::Relaxed);
+        entry.recv_cq.store(self.recv_cq().index(), Ordering::Relaxed);
+        entry.generation.store(self.process.new_generation(), Ordering::Relaxed);
+        entry.fault.store(0, Ordering::Relaxed);
+        context.events.show(&entry.events);
+    }
+
+    /// Waits until its events are acknowledged, and frees it.
+    ///
     /// # Safety
     /// As for [`QueuePair::of`].
     pub(crate) unsafe fn destroy(qp: *mut sys::ibv_qp) {
         // SAFETY: the caller vouches for the pointer, which Arc::into_raw gave and which is given back once.
         let qp = unsafe { Arc::from_raw(qp.cast_const().cast::<Self>()) };
-        qp.shut();
-        qp.process.barriers().owner();
-        wait_for_peer(qp.process, qp.entry);
+        lock(&qp.process.live_qps).remove(&qp.index);
+        qp.events.wait();
+        qp.keep_peer_out();
         {
             let mut send = qp.send.lock();
             qp.set_state(sys::IBV_QPS_RESET);
             send.reset(&qp);
         }
-        let this: *const Self = &*qp;
-        for cq in [qp.send_cq(), qp.recv_cq()] {
-            cq.remove_waiting(this);
-            cq.drop_completions_of(this);
-            cq.end_use();
+        {
+            let mut receive = qp.receive.lock();
+            receive.reset(&qp);
+            receive.free(qp.process);
         }
-        lock(&qp.process.live_qps).remove(&qp.index);
+        progress::forget(&*qp);
+        qp.send_cq().end_use(&*qp);
+        qp.recv_cq().end_use(&*qp);
         lock(&qp.process.qps).give(qp.index);
         qp.context().objects.qps.remove();
         qp.pd().end_use();

@@ -9,7 +9,11 @@ use super::send::SendQueue;
 use crate::errno::{Errno, Result};
 
 /// Operations that a queue pair can be made for.
-pub(super) const SUPPORTED: u64 = sys::IBV_QP_EX_WITH_RDMA_WRITE as u64;
+pub(super) const SUPPORTED: u64 = (sys::IBV_QP_EX_WITH_RDMA_WRITE
+    | sys::IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM
+    | sys::IBV_QP_EX_WITH_SEND
+    | sys::IBV_QP_EX_WITH_SEND_WITH_IMM
+    | sys::IBV_QP_EX_WITH_RDMA_READ) as u64;
 
 /// An open batch.
 #[derive(Default)]
@@ -36,6 +40,10 @@ pub(super) fn fill(verbs: &mut sys::ibv_qp_ex) {
     verbs.wr_complete = Some(complete);
     verbs.wr_abort = Some(abort);
     verbs.wr_rdma_write = Some(rdma_write);
+    verbs.wr_rdma_write_imm = Some(rdma_write_imm);
+    verbs.wr_rdma_read = Some(rdma_read);
+    verbs.wr_send = Some(send);
+    verbs.wr_send_imm = Some(send_imm);
     verbs.wr_set_sge = Some(set_sge);
     verbs.wr_set_sge_list = Some(set_sge_list);
     verbs.wr_set_inline_data = Some(set_inline_data);
@@ -100,8 +108,18 @@ impl SendQueue {
     }
 }
 
-unsafe extern "C" fn rdma_write(qp: *mut sys::ibv_qp_ex, rkey: u32, remote_addr: u64) {
-    // SAFETY: the caller has a batch open, hence the lock; the fields are C's to set before.
+/// Begins a request of the batch.
+///
+/// # Safety
+/// A batch is open on `qp`, hence the lock held.
+#[inline(always)]
+unsafe fn begin(
+    qp: *mut sys::ibv_qp_ex,
+    opcode: sys::ibv_wr_opcode,
+    (rkey, remote_addr): (u32, u64),
+    imm: u32,
+) {
+    // SAFETY: the caller holds the lock; the fields are C's to set before.
     unsafe {
         let request = Request {
             wr_id: (*qp).wr_id,
@@ -109,13 +127,38 @@ unsafe extern "C" fn rdma_write(qp: *mut sys::ibv_qp_ex, rkey: u32, remote_addr:
             pieces: std::ptr::null(),
             num_pieces: 0,
             rkey,
-            imm: 0,
-            opcode: sys::IBV_WR_RDMA_WRITE,
+            imm,
+            opcode,
             // How the data comes is said by the call that brings it.
             flags: (*qp).wr_flags & !sys::IBV_SEND_INLINE,
         };
         of(qp).send.held().begin(request);
     }
+}
+
+unsafe extern "C" fn rdma_write(qp: *mut sys::ibv_qp_ex, rkey: u32, remote_addr: u64) {
+    // SAFETY: the caller has a batch open.
+    unsafe { begin(qp, sys::IBV_WR_RDMA_WRITE, (rkey, remote_addr), 0) };
+}
+
+unsafe extern "C" fn rdma_write_imm(qp: *mut sys::ibv_qp_ex, rkey: u32, remote_addr: u64, imm: sys::__be32) {
+    // SAFETY: as above.
+    unsafe { begin(qp, sys::IBV_WR_RDMA_WRITE_WITH_IMM, (rkey, remote_addr), imm) };
+}
+
+unsafe extern "C" fn rdma_read(qp: *mut sys::ibv_qp_ex, rkey: u32, remote_addr: u64) {
+    // SAFETY: as above.
+    unsafe { begin(qp, sys::IBV_WR_RDMA_READ, (rkey, remote_addr), 0) };
+}
+
+unsafe extern "C" fn send(qp: *mut sys::ibv_qp_ex) {
+    // SAFETY: as above.
+    unsafe { begin(qp, sys::IBV_WR_SEND, (0, 0), 0) };
+}
+
+unsafe extern "C" fn send_imm(qp: *mut sys::ibv_qp_ex, imm: sys::__be32) {
+    // SAFETY: as above.
+    unsafe { begin(qp, sys::IBV_WR_SEND_WITH_IMM, (0, 0), imm) };
 }
 
 unsafe extern "C" fn set_sge(qp: *mut sys::ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
@@ -133,7 +176,7 @@ unsafe extern "C" fn set_sge_list(qp: *mut sys::ibv_qp_ex, num_sge: usize, sg_li
     unsafe {
         let send = of(qp).send.held();
         let Some(place) = send.current() else { return };
-        if num_sge > send.max_pieces() as usize {
+        if num_sge > send.max_pieces as usize {
             send.batch.error = Some(Errno::INVALID);
             return;
         }
@@ -158,7 +201,7 @@ unsafe extern "C" fn set_inline_data_list(
         let send = of(qp).send.held();
         let Some(place) = send.current() else { return };
         let list = if num_buf == 0 { &[] } else { std::slice::from_raw_parts(buf_list, num_buf) };
-        if list.iter().map(|part| part.length).sum::<usize>() > send.max_inline() as usize {
+        if list.iter().map(|part| part.length).sum::<usize>() > send.max_inline as usize {
             send.batch.error = Some(Errno::INVALID);
             return;
         }

@@ -1,9 +1,13 @@
 //! Reliable-connected queue pairs.
 
 mod create;
+mod deliver;
 mod extended;
+mod failure;
 mod modify;
 mod place;
+mod post;
+mod receive;
 mod requests;
 mod route;
 mod send;
@@ -14,19 +18,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use core::ffi::c_int;
 use rdma_sys as sys;
 
 use crate::context::Context;
 use crate::cq::CompletionQueue;
+use crate::events::{Acknowledged, AsyncEvent, Subject};
 use crate::fabric::{Process, lock};
 use crate::lock::Spin;
 use crate::pd::ProtectionDomain;
 use crate::shared::{QpEntry, Segment, slot_and_index};
 
 pub(crate) use create::Wanted;
-pub(crate) use send::post_send;
-use send::{Failure, SendQueue};
+use failure::Failure;
+pub(crate) use post::post_send;
+use receive::ReceiveQueue;
+pub(crate) use receive::post_recv;
+use send::SendQueue;
 
 /// A queue pair. Shared ([`Arc`]) between the program that made it and a completion queue that looks after it.
 #[repr(C)]
@@ -34,8 +41,13 @@ pub(crate) struct QueuePair {
     /// What C knows, and in part writes.
     verbs: UnsafeCell<sys::ibv_qp_ex>,
     send: Spin<SendQueue>,
+    receive: Spin<ReceiveQueue>,
+    /// Its asynchronous events.
+    pub(crate) events: Acknowledged,
     /// The place in the send queue up to which the program has polled completions.
     retired: AtomicU32,
+    /// The same in the receive queue.
+    recv_retired: AtomicU32,
     /// One of the `IBV_QPS_*` values; changed by the holder of `send` only.
     state: AtomicU32,
     /// Whether requests wait.
@@ -116,6 +128,7 @@ impl QueuePair {
     /// Only for the holder of the send queue.
     fn set_state(&self, state: sys::ibv_qp_state) {
         self.state.store(state, Ordering::Relaxed);
+        self.entry.state.store(state, Ordering::Relaxed);
         // SAFETY: C reads the field, and only for show.
         unsafe { (&raw mut (*self.raw()).state).write_volatile(state) };
     }
@@ -152,9 +165,33 @@ impl QueuePair {
         if all { Ok(()) } else { Err(Failure::of(sys::IBV_WC_LOC_PROT_ERR)) }
     }
 
-    /// Closes the entry to its peer. [`wait_for_peers`] tells when a message under way has ended.
+    /// Tells this queue pair from others that had its number before.
+    pub(crate) fn generation(&self) -> u32 {
+        self.entry.generation.load(Ordering::Relaxed)
+    }
+
+    /// Raises an asynchronous event of this queue pair.
+    fn raise(&self, event_type: u32) {
+        let subject = Subject::QueuePair { index: self.index, generation: self.generation() };
+        self.context().events.ring(&AsyncEvent { event_type, subject }.to_record());
+    }
+
+    /// Closes the entry to its peer. [`QueuePair::keep_peer_out`] tells when a message under way has ended.
     fn shut(&self) {
         self.entry.accepts.store(0, Ordering::Release);
+    }
+
+    /// Whether receives are posted that nothing has arrived for.
+    fn has_receives(&self) -> bool {
+        let posted = self.entry.receives.posted.load(Ordering::Relaxed);
+        posted != self.entry.inbound.arrived.load(Ordering::Relaxed)
+    }
+
+    /// Closes the entry, and waits until the peer has ended the message that it may be at.
+    fn keep_peer_out(&self) {
+        self.shut();
+        self.process.barriers().owner();
+        wait_for_peer(self.process, self.entry);
     }
 }
 
@@ -162,7 +199,7 @@ impl QueuePair {
 /// either ended its message or seen that it may not begin.
 pub(crate) fn wait_for_peers(process: &'static Process) {
     process.barriers().owner();
-    let indices: Vec<u32> = lock(&process.live_qps).iter().copied().collect();
+    let indices: Vec<u32> = lock(&process.live_qps).keys().copied().collect();
     for index in indices {
         wait_for_peer(process, process.segment.qp(index));
     }
@@ -181,15 +218,4 @@ fn wait_for_peer(process: &'static Process, entry: &QpEntry) {
             entry.inbound.busy.store(0, Ordering::Relaxed);
         }
     }
-}
-
-/// `ibv_post_recv`.
-pub(crate) unsafe extern "C" fn post_recv(
-    _qp: *mut sys::ibv_qp,
-    wr: *mut sys::ibv_recv_wr,
-    bad_wr: *mut *mut sys::ibv_recv_wr,
-) -> c_int {
-    // SAFETY: the caller has room for the pointer.
-    unsafe { *bad_wr = wr };
-    libc::EOPNOTSUPP
 }

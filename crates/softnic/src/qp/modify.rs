@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rdma_sys as sys;
 
 use super::send::SendQueue;
-use super::{QueuePair, state, wait_for_peer};
+use super::{QueuePair, state};
 use crate::config::Link;
 use crate::device::Device;
 use crate::errno::{Errno, Result};
@@ -60,6 +60,7 @@ impl Attributes {
         entry.access.store(attr.qp_access_flags, Ordering::Relaxed);
         entry.path_mtu.store(attr.path_mtu, Ordering::Relaxed);
         entry.rq_psn.store(attr.rq_psn, Ordering::Relaxed);
+        entry.receives.min_rnr_timer.store(attr.min_rnr_timer.into(), Ordering::Relaxed);
         entry.link.store(self.link, Ordering::Relaxed);
         entry.lid.store(self.lid.into(), Ordering::Relaxed);
         entry.dlid.store(attr.ah_attr.dlid.into(), Ordering::Relaxed);
@@ -160,6 +161,11 @@ fn is_address(ah: &sys::ibv_ah_attr, device: &Device) -> bool {
     device.check_port(ah.port_num.into()).is_ok() && (by_gid || by_lid)
 }
 
+/// Requests are done when they are posted: a queue that is to be drained is.
+fn attr_asks_for_notice(attr: &sys::ibv_qp_attr, mask: u32) -> bool {
+    mask & sys::IBV_QP_EN_SQD_ASYNC_NOTIFY != 0 && attr.en_sqd_async_notify != 0
+}
+
 impl QueuePair {
     /// `ibv_modify_qp`.
     ///
@@ -167,20 +173,30 @@ impl QueuePair {
     /// `EINVAL` where the state, the mask or a value does not fit.
     pub(crate) fn modify(&self, attr: &sys::ibv_qp_attr, mask: u32) -> Result<()> {
         self.process.slot().take_visitors();
-        let closes = {
+        {
             let mut send = self.send.lock();
             self.change(&mut send, attr, mask)?;
-            !state::receives(self.state())
-        };
-        if closes {
-            self.process.barriers().owner();
-            wait_for_peer(self.process, self.entry);
+        }
+        match self.state() {
+            sys::IBV_QPS_RESET => {
+                self.keep_peer_out();
+                self.receive.lock().reset(self);
+                self.send_cq().drop_completions_of(self);
+                self.recv_cq().drop_completions_of(self);
+            }
+            sys::IBV_QPS_ERR => self.take_in(),
+            _ => {}
         }
         Ok(())
     }
 
     fn change(&self, send: &mut SendQueue, attr: &sys::ibv_qp_attr, mask: u32) -> Result<()> {
         let device = self.context().device;
+        // What the peer found wrong counts before what the program wants.
+        if self.entry.fault.load(Ordering::Acquire) != 0 && state::receives(self.state()) {
+            self.set_state(sys::IBV_QPS_ERR);
+            send.flush(self);
+        }
         let from = self.state();
         let to = if mask & sys::IBV_QP_STATE != 0 { attr.qp_state } else { from };
         if mask & sys::IBV_QP_CUR_STATE != 0 && attr.cur_qp_state != from {
@@ -191,12 +207,17 @@ impl QueuePair {
         send.attr.take(attr, mask, device)?;
         self.set_state(to);
         match to {
-            sys::IBV_QPS_RESET => self.reset(send),
+            sys::IBV_QPS_RESET => {
+                self.shut();
+                send.reset(self);
+            }
             sys::IBV_QPS_ERR => {
                 self.shut();
                 send.flush(self);
             }
             sys::IBV_QPS_RTR => {
+                self.entry.fault.store(0, Ordering::Relaxed);
+                self.entry.inbound.established.store(0, Ordering::Relaxed);
                 send.begin_connection();
                 send.attr.connection = send.attr.connection.wrapping_add(1);
                 send.attr.publish(self.entry);
@@ -207,19 +228,16 @@ impl QueuePair {
             }
             _ => {}
         }
+        if (from, to) == (sys::IBV_QPS_RTS, sys::IBV_QPS_SQD) && attr_asks_for_notice(attr, mask) {
+            self.raise(sys::IBV_EVENT_SQ_DRAINED);
+        }
         send.advance(self);
         Ok(())
     }
 
-    fn reset(&self, send: &mut SendQueue) {
-        self.shut();
-        send.reset(self);
-        self.send_cq().drop_completions_of(self);
-        self.recv_cq().drop_completions_of(self);
-    }
-
     /// `ibv_query_qp`.
     pub(crate) fn query(&self) -> (sys::ibv_qp_attr, sys::ibv_qp_init_attr) {
+        self.take_in();
         let send = self.send.lock();
         let mut attr = send.attr.verbs;
         attr.qp_state = self.state();

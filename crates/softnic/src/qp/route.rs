@@ -1,17 +1,18 @@
 //! The way from a queue pair to its peer's memory.
 
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, compiler_fence, fence};
+use std::sync::atomic::{AtomicU32, Ordering, compiler_fence, fence};
 
 use rdma_sys as sys;
 
 use super::QueuePair;
+use super::failure::Failure;
 use super::modify::Attributes;
 use super::place::place;
 use super::requests::Request;
-use super::send::Failure;
-use crate::fabric::{Barriers, Peer, Region};
-use crate::shared::{QpEntry, accepts, slot_and_index};
+use crate::events::Record;
+use crate::fabric::{Barriers, Peer, Region, is_alive};
+use crate::shared::{Doorbell, QpEntry, Segment, accepts, slot_and_index};
 
 /// Regions that a queue pair remembers: by the low bits of the key's index.
 const REMEMBERED: usize = 4;
@@ -19,6 +20,9 @@ const REMEMBERED: usize = 4;
 /// A connection that was found sound, and what is needed for each message.
 pub(super) struct Route {
     entry: *const QpEntry,
+    /// The word that tells whether the peer's process lives.
+    life: *const AtomicU32,
+    index: u32,
     /// The word in the entry with which it was found so.
     accepted: u64,
     access: u32,
@@ -37,6 +41,16 @@ unsafe impl Send for Route {}
 /// Why there is no route: nobody answers.
 pub(super) struct Silence;
 
+/// What became of a message.
+pub(super) enum Carried {
+    Done,
+    Failed(Failure),
+    /// The target has no receive for it: the code of the time to wait.
+    NotReady(u8),
+    /// The target has closed or changed the connection.
+    Closed,
+}
+
 impl Route {
     /// Looks for the queue pair that `attr` names, and whether it and `qp` are made for each other. A packet that is
     /// not for it would be dropped without a word by an adapter, and so is every reason here.
@@ -52,6 +66,8 @@ impl Route {
         let ours = attr.verbs.path_mtu;
         let route = Self {
             entry,
+            life: &peer.segment().header().life,
+            index,
             accepted,
             access: entry.access.load(Ordering::Relaxed),
             pd: entry.pd.load(Ordering::Relaxed),
@@ -62,7 +78,11 @@ impl Route {
         };
         fence(Ordering::Acquire);
         // What was read belongs together if the word is still the same.
-        if entry.accepts.load(Ordering::Relaxed) == accepted { Ok(route) } else { Err(Silence) }
+        if entry.accepts.load(Ordering::Relaxed) != accepted {
+            return Err(Silence);
+        }
+        route.tell_of_connection();
+        Ok(route)
     }
 
     /// Which of the target's connections it is.
@@ -70,25 +90,57 @@ impl Route {
         accepts::connection(self.accepted)
     }
 
-    /// Whether the peer's process has not ended.
-    pub(super) fn is_alive(&self) -> bool {
-        self.peer.is_alive()
+    pub(super) fn entry_pointer(&self) -> *const QpEntry {
+        self.entry
     }
 
-    /// Carries out one message; `None` where the peer has closed or changed the connection.
+    pub(super) fn entry(&self) -> &QpEntry {
+        // SAFETY: the entry lies in a segment that the peer keeps mapped.
+        unsafe { &*self.entry }
+    }
+
+    pub(super) fn segment(&self) -> &Segment {
+        self.peer.segment()
+    }
+
+    pub(super) fn segment_pointer(&self) -> *const Segment {
+        self.peer.segment()
+    }
+
+    /// The target's index in its process.
+    pub(super) fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// The target's access flags.
+    pub(super) fn access(&self) -> u32 {
+        self.access
+    }
+
+    /// Writes a record into a pipe of the peer.
+    pub(super) fn ring(&self, doorbell: &Doorbell, record: &Record) {
+        self.peer.ring(doorbell, record);
+    }
+
+    /// Closes the target's end, unless its owner has just changed it.
+    pub(super) fn close(&self) {
+        let _ = self.entry().accepts.compare_exchange(self.accepted, 0, Ordering::SeqCst, Ordering::Relaxed);
+    }
+
+    /// Whether the two ends understand a message of this length.
+    pub(super) fn is_too_long(&self, len: u64) -> bool {
+        self.longest.is_some_and(|longest| len > longest)
+    }
+
+    /// Carries out one message.
     ///
     /// The peer, when it ends a registration or the connection, closes the entry, and waits until the mark that is
     /// set here is gone. Either it sees the mark, or what is loaded after it shows that the entry is closed.
     ///
     /// # Safety
-    /// The pieces of the request are readable, and `len` bytes in all.
+    /// The pieces of the request are readable (for a read, writable), and `len` bytes in all.
     #[inline(always)]
-    pub(super) unsafe fn carry(
-        &mut self,
-        request: &Request,
-        pieces: &[sys::ibv_sge],
-        len: u64,
-    ) -> Option<Result<(), Failure>> {
+    pub(super) unsafe fn carry(&mut self, request: &Request, pieces: &[sys::ibv_sge], len: u64) -> Carried {
         // SAFETY: the entry lies in a segment that the peer keeps mapped.
         let entry = unsafe { &*self.entry };
         entry.inbound.busy.store(1, Ordering::Relaxed);
@@ -96,26 +148,60 @@ impl Route {
             Barriers::Owner => compiler_fence(Ordering::SeqCst),
             Barriers::Peer => fence(Ordering::SeqCst),
         }
-        let open = entry.accepts.load(Ordering::Acquire) == self.accepted;
+        // SAFETY: as above.
+        let life = unsafe { &*self.life };
+        let open = entry.accepts.load(Ordering::Acquire) == self.accepted && is_alive(life);
         // SAFETY: the caller vouches for the pieces.
-        let result = open.then(|| unsafe { self.write(request, pieces, len) });
+        let carried = if open { unsafe { self.carry_open(request, pieces, len) } } else { Carried::Closed };
         entry.inbound.busy.store(0, Ordering::Release);
-        result
+        carried
     }
 
-    /// The region that `rkey` opens for this queue pair.
+    /// # Safety
+    /// As for [`Route::carry`], with the mark set.
     #[inline(always)]
-    fn region(&mut self, rkey: u32) -> Result<&Region, Failure> {
-        let at = (rkey >> 16) as usize % REMEMBERED;
-        if !self.regions[at].as_ref().is_some_and(|region| region.rkey == rkey && region.is_open()) {
-            self.regions[at] = self.look_up(rkey);
+    unsafe fn carry_open(&mut self, request: &Request, pieces: &[sys::ibv_sge], len: u64) -> Carried {
+        // SAFETY: the caller vouches for the pieces.
+        unsafe {
+            if request.opcode != sys::IBV_WR_RDMA_WRITE {
+                return self.carry_other(request, pieces, len);
+            }
+            match self.write(request, pieces, len) {
+                Ok(()) => Carried::Done,
+                Err(failure) => self.refused(failure),
+            }
+        }
+    }
+
+    /// Carries out a message that is no plain write.
+    ///
+    /// # Safety
+    /// As for [`Route::carry`], with the mark set.
+    #[inline(never)]
+    unsafe fn carry_other(&mut self, request: &Request, pieces: &[sys::ibv_sge], len: u64) -> Carried {
+        // SAFETY: the caller vouches for the pieces.
+        unsafe {
+            match request.opcode {
+                sys::IBV_WR_RDMA_WRITE_WITH_IMM => self.write_with_imm(request, pieces, len),
+                sys::IBV_WR_RDMA_READ => self.read(request, pieces, len),
+                _ => self.send(request, pieces, len),
+            }
+        }
+    }
+
+    /// The region that `key` opens for this queue pair.
+    #[inline(always)]
+    pub(super) fn region(&mut self, key: u32) -> Result<&Region, Failure> {
+        let at = (key >> 16) as usize % REMEMBERED;
+        if !self.regions[at].as_ref().is_some_and(|region| region.rkey == key && region.is_open()) {
+            self.regions[at] = self.look_up(key);
         }
         self.regions[at].as_deref().ok_or(Failure::remote_access())
     }
 
     #[cold]
-    fn look_up(&self, rkey: u32) -> Option<Arc<Region>> {
-        self.peer.region(rkey).filter(|region| region.pd == self.pd)
+    fn look_up(&self, key: u32) -> Option<Arc<Region>> {
+        self.peer.region(key).filter(|region| region.pd == self.pd)
     }
 
     /// Writes the message of `request` into the peer's memory.
@@ -123,10 +209,13 @@ impl Route {
     /// # Safety
     /// As for [`Route::carry`], with the mark set.
     #[inline(always)]
-    unsafe fn write(&mut self, request: &Request, pieces: &[sys::ibv_sge], len: u64) -> Result<(), Failure> {
-        if self.access & sys::IBV_ACCESS_REMOTE_WRITE == 0
-            || self.longest.is_some_and(|longest| len > longest)
-        {
+    pub(super) unsafe fn write(
+        &mut self,
+        request: &Request,
+        pieces: &[sys::ibv_sge],
+        len: u64,
+    ) -> Result<(), Failure> {
+        if self.access & sys::IBV_ACCESS_REMOTE_WRITE == 0 || self.is_too_long(len) {
             return Err(Failure::remote_invalid_request());
         }
         // Without bytes there is nothing to protect, and the key is not looked at.
@@ -134,19 +223,19 @@ impl Route {
             return Ok(());
         }
         let region = self.region(request.rkey)?;
-        let offset = request.remote_addr.wrapping_sub(region.start);
-        let fits = offset <= region.len && len <= region.len - offset;
-        if !fits || region.access & sys::IBV_ACCESS_REMOTE_WRITE == 0 {
-            return Err(Failure::remote_access());
-        }
+        let offset = region.offset(request.remote_addr, len, sys::IBV_ACCESS_REMOTE_WRITE);
+        let mut offset = offset.ok_or(Failure::remote_access())?;
         if region.mapped.start <= offset && offset + len <= region.mapped.end {
-            let to = region.base.wrapping_add(offset as usize);
             // SAFETY: the range is mapped; the caller vouches for the pieces.
-            unsafe { write_pieces(to, pieces) };
+            unsafe { write_pieces(region.base.wrapping_add(offset as usize), pieces) };
             return Ok(());
         }
-        // SAFETY: as above.
-        unsafe { write_apart(region, offset, pieces) }
+        for piece in pieces {
+            // SAFETY: as above.
+            unsafe { write_range(region, offset, piece.addr as *const u8, piece.length.into())? };
+            offset += u64::from(piece.length);
+        }
+        Ok(())
     }
 }
 
@@ -164,37 +253,70 @@ unsafe fn write_pieces(mut to: *mut u8, pieces: &[sys::ibv_sge]) {
     }
 }
 
-/// Writes a message of which not all lies in mapped memory.
+/// The next part of `len` bytes from `offset` on that is mapped throughout, or not at all: its length, and which.
+fn part(region: &Region, offset: u64, len: u64) -> (u64, bool) {
+    let mapped = &region.mapped;
+    match offset {
+        offset if mapped.contains(&offset) => (len.min(mapped.end - offset), true),
+        offset if offset < mapped.start => (len.min(mapped.start - offset), false),
+        _ => (len, false),
+    }
+}
+
+/// Writes to a region, of which not all may be mapped.
 ///
 /// # Safety
-/// The pieces are readable, and there is room for them in the region from `offset` on.
-#[cold]
-unsafe fn write_apart(region: &Region, mut offset: u64, pieces: &[sys::ibv_sge]) -> Result<(), Failure> {
-    for piece in pieces {
-        let (mut from, mut left) = (piece.addr as *const u8, u64::from(piece.length));
-        while left > 0 {
-            let mapped = &region.mapped;
-            let part = match offset {
-                offset if mapped.contains(&offset) => left.min(mapped.end - offset),
-                offset if offset < mapped.start => left.min(mapped.start - offset),
-                _ => left,
-            };
-            // SAFETY: the caller vouches for both sides; a mapped part is written where it is mapped.
-            unsafe {
-                if mapped.contains(&offset) {
-                    place(region.base.wrapping_add(offset as usize), from, part as usize);
-                } else {
-                    let cross = region.cross.ok_or(Failure::remote_operation(0))?;
-                    let to = region.address + offset;
-                    cross
-                        .write(to, from, part as usize)
-                        .map_err(|errno| Failure::remote_operation(errno.0))?;
-                }
-                from = from.add(part as usize);
+/// `from` is readable, and the range lies in the region.
+pub(super) unsafe fn write_range(
+    region: &Region,
+    mut offset: u64,
+    mut from: *const u8,
+    mut len: u64,
+) -> Result<(), Failure> {
+    while len > 0 {
+        let (part, mapped) = part(region, offset, len);
+        // SAFETY: the caller vouches for both sides; a mapped part is written where it is mapped.
+        unsafe {
+            if mapped {
+                place(region.base.wrapping_add(offset as usize), from, part as usize);
+            } else {
+                let written =
+                    region.cross.map(|cross| cross.write(region.address + offset, from, part as usize));
+                written
+                    .ok_or(Failure::remote_operation(0))?
+                    .map_err(|errno| Failure::remote_operation(errno.0))?;
             }
-            offset += part;
-            left -= part;
         }
+        from = from.wrapping_add(part as usize);
+        (offset, len) = (offset + part, len - part);
+    }
+    Ok(())
+}
+
+/// Reads from a region, of which not all may be mapped.
+///
+/// # Safety
+/// `to` is writable, and the range lies in the region.
+pub(super) unsafe fn read_range(
+    region: &Region,
+    mut offset: u64,
+    mut to: *mut u8,
+    mut len: u64,
+) -> Result<(), Failure> {
+    while len > 0 {
+        let (part, mapped) = part(region, offset, len);
+        // SAFETY: as above, the other way round.
+        unsafe {
+            if mapped {
+                place(to, region.base.wrapping_add(offset as usize), part as usize);
+            } else {
+                let read = region.cross.map(|cross| cross.read(region.address + offset, to, part as usize));
+                read.ok_or(Failure::remote_operation(0))?
+                    .map_err(|errno| Failure::remote_operation(errno.0))?;
+            }
+        }
+        to = to.wrapping_add(part as usize);
+        (offset, len) = (offset + part, len - part);
     }
     Ok(())
 }

@@ -3,35 +3,30 @@
 
 use std::sync::atomic::Ordering;
 
-use core::ffi::c_int;
 use rdma_sys as sys;
 
 use super::QueuePair;
 use super::extended::Batch;
+use super::failure::Failure;
 use super::modify::Attributes;
 use super::requests::{Request, Requests};
-use super::route::{Route, Silence};
+use super::route::{Carried, Route, Silence};
 use crate::cq::Completion;
-use crate::errno::{Errno, Result};
-use crate::retry::Patience;
-
-/// Kilobytes and messages that are sent before the peer is asked whether it lives: some milliseconds' worth. The
-/// memory of a process that was killed is still there for who has it mapped, and would swallow writes for ever.
-const TRUST: i32 = 1 << 14;
+use crate::progress;
+use crate::retry::{Patience, Reason};
 
 /// A send queue. Places in it count up for ever, modulo 2³².
 pub(super) struct SendQueue {
     /// Requests are carried out at once.
-    live: bool,
+    pub(super) live: bool,
     signal_all: bool,
     depth: u32,
-    max_pieces: u32,
-    max_inline: u32,
+    pub(super) max_pieces: u32,
+    pub(super) max_inline: u32,
     /// The place of the next request to be posted.
     pub(super) posted: u32,
     /// The place of the next request to be carried out.
     done: u32,
-    trust: i32,
     route: Option<Route>,
     /// Which of the peer's connections this one's began with.
     joined: Option<u16>,
@@ -41,38 +36,14 @@ pub(super) struct SendQueue {
     pub(super) attr: Attributes,
 }
 
-/// How a request failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Failure {
-    status: sys::ibv_wc_status,
-    vendor_err: u32,
-}
-
-impl Failure {
-    pub(super) fn of(status: sys::ibv_wc_status) -> Self {
-        Self { status, vendor_err: 0 }
-    }
-
-    pub(super) fn remote_access() -> Self {
-        Self::of(sys::IBV_WC_REM_ACCESS_ERR)
-    }
-
-    pub(super) fn remote_invalid_request() -> Self {
-        Self::of(sys::IBV_WC_REM_INV_REQ_ERR)
-    }
-
-    /// The kernel would not write to the peer's memory, for the reason `errno`.
-    pub(super) fn remote_operation(errno: c_int) -> Self {
-        Self { status: sys::IBV_WC_REM_OP_ERR, vendor_err: errno as u32 }
-    }
-}
-
 /// What became of an attempt.
-enum Outcome {
+pub(super) enum Outcome {
     Done(u64),
     Failed(Failure),
     /// Nobody answers.
     Silent,
+    /// The target has no receive: the code of the time to wait.
+    NotReady(u8),
 }
 
 impl SendQueue {
@@ -86,7 +57,6 @@ impl SendQueue {
             max_inline: cap.max_inline_data,
             posted: 0,
             done: 0,
-            trust: TRUST,
             route: None,
             joined: None,
             patience: None,
@@ -111,7 +81,6 @@ impl SendQueue {
     /// The peer may have changed, or this end has.
     pub(super) fn forget_peer(&mut self) {
         self.route = None;
-        self.trust = TRUST;
     }
 
     /// A new connection begins.
@@ -120,63 +89,10 @@ impl SendQueue {
         self.joined = None;
     }
 
-    /// Pieces that a request may have.
-    pub(super) fn max_pieces(&self) -> u32 {
-        self.max_pieces
-    }
-
-    /// Bytes of inline data that a request may have.
-    #[inline(always)]
-    pub(super) fn max_inline(&self) -> u32 {
-        self.max_inline
-    }
-
     /// Places that are free.
     #[inline(always)]
     pub(super) fn room(&self, qp: &QueuePair) -> u32 {
         self.depth - self.posted.wrapping_sub(qp.retired.load(Ordering::Acquire))
-    }
-
-    /// # Errors
-    /// `EINVAL` for a request that the queue pair was not made for.
-    ///
-    /// # Safety
-    /// As for [`Request::pieces`].
-    #[inline(always)]
-    unsafe fn check(&self, request: &Request) -> Result<()> {
-        if request.num_pieces > self.max_pieces || request.opcode != sys::IBV_WR_RDMA_WRITE {
-            return Err(Errno::INVALID);
-        }
-        // SAFETY: the caller vouches for the pieces.
-        if request.is_inline() && unsafe { request.len() } > self.max_inline.into() {
-            return Err(Errno::INVALID);
-        }
-        Ok(())
-    }
-
-    /// Posts one request.
-    ///
-    /// # Errors
-    /// `ENOMEM` where the queue is full, `EINVAL` where the request or the state does not allow it.
-    ///
-    /// # Safety
-    /// As for [`Request::pieces`]; the memory that they name is readable.
-    #[inline(always)]
-    unsafe fn post(&mut self, qp: &QueuePair, request: &Request) -> Result<()> {
-        if self.room(qp) == 0 {
-            return Err(Errno::NO_MEMORY);
-        }
-        // SAFETY: the caller vouches for the pieces and their memory.
-        unsafe {
-            self.check(request)?;
-            if self.live
-                && let Outcome::Done(len) = self.carry_out(qp, request)
-            {
-                self.complete(qp, request, len);
-                return Ok(());
-            }
-            self.post_slowly(qp, request)
-        }
     }
 
     /// Counts a request that was carried out at once, and signals it where it asks for that.
@@ -205,65 +121,67 @@ impl SendQueue {
             vendor_err: 0,
             imm: 0,
             status: sys::IBV_WC_SUCCESS as u8,
-            opcode: sys::IBV_WC_RDMA_WRITE as u8,
+            opcode: wc_opcode(request.opcode),
             wc_flags: 0,
+            src_qp: 0,
         }
-    }
-
-    /// Posts a request that may have to wait, or to fail.
-    ///
-    /// # Safety
-    /// As for [`SendQueue::post`].
-    #[cold]
-    unsafe fn post_slowly(&mut self, qp: &QueuePair, request: &Request) -> Result<()> {
-        // SAFETY: the caller vouches for the pieces.
-        unsafe {
-            self.may_post(qp)?;
-            self.requests.keep(self.posted, request);
-        }
-        self.post_kept(qp, 1);
-        Ok(())
-    }
-
-    /// # Errors
-    /// `EINVAL` in a state that takes no requests.
-    pub(super) fn may_post(&self, qp: &QueuePair) -> Result<()> {
-        let takes = [sys::IBV_QPS_RTS, sys::IBV_QPS_SQD, sys::IBV_QPS_SQE, sys::IBV_QPS_ERR];
-        if takes.contains(&qp.state()) { Ok(()) } else { Err(Errno::INVALID) }
-    }
-
-    /// Posts the `count` requests that are kept from the next place on.
-    pub(super) fn post_kept(&mut self, qp: &QueuePair, count: u32) {
-        self.posted = self.posted.wrapping_add(count);
-        self.advance(qp);
     }
 
     /// Carries out what is kept, as far as it can be.
     pub(super) fn advance(&mut self, qp: &QueuePair) {
         while self.done != self.posted && qp.state() == sys::IBV_QPS_RTS {
+            if self.patience.as_mut().is_some_and(|patience| !patience.may_try()) {
+                break;
+            }
             let request = *self.requests.at(self.done);
             // SAFETY: a kept request has its pieces in its slot; the program keeps their memory until completion.
-            match unsafe { self.carry_out(qp, &request) } {
-                Outcome::Done(len) => {
-                    self.patience = None;
-                    self.done = self.done.wrapping_add(1);
-                    self.signal(qp, &request, len);
-                }
-                Outcome::Failed(failure) => self.fail(qp, failure),
-                Outcome::Silent => {
-                    let attr = &self.attr.verbs;
-                    let patience = self.patience.get_or_insert_with(|| Patience::unanswered(attr));
-                    if !patience.is_over() {
-                        break;
-                    }
-                    self.fail(qp, Failure::of(sys::IBV_WC_RETRY_EXC_ERR));
-                }
+            let outcome = unsafe { self.carry_out(qp, &request) };
+            if !self.settle_first(qp, outcome) {
+                break;
             }
         }
         if qp.state() == sys::IBV_QPS_ERR {
             self.flush(qp);
         }
         self.settle(qp);
+    }
+
+    /// Does with the first request that is kept what an attempt has come to; false: it waits.
+    pub(super) fn settle_first(&mut self, qp: &QueuePair, outcome: Outcome) -> bool {
+        let attr = self.attr.verbs;
+        let (over, status) = match outcome {
+            Outcome::Done(len) => {
+                let request = *self.requests.at(self.done);
+                self.patience = None;
+                self.done = self.done.wrapping_add(1);
+                self.signal(qp, &request, len);
+                return true;
+            }
+            Outcome::Failed(failure) => {
+                self.fail(qp, failure);
+                return true;
+            }
+            Outcome::Silent => (
+                self.is_out_of_patience(Reason::Silence, || Patience::unanswered(&attr)),
+                sys::IBV_WC_RETRY_EXC_ERR,
+            ),
+            Outcome::NotReady(timer) => (
+                self.is_out_of_patience(Reason::NotReady, || Patience::not_ready(&attr, timer)),
+                sys::IBV_WC_RNR_RETRY_EXC_ERR,
+            ),
+        };
+        if over {
+            self.fail(qp, Failure::of(status));
+        }
+        over
+    }
+
+    /// A try has failed for `reason`: whether it was the last.
+    fn is_out_of_patience(&mut self, reason: Reason, begin: impl FnOnce() -> Patience) -> bool {
+        if self.patience.as_ref().is_none_or(|patience| patience.reason() != reason) {
+            self.patience = Some(begin());
+        }
+        self.patience.as_mut().is_some_and(Patience::is_over)
     }
 
     /// Decides what the next post does, and whether polls have to look after this queue.
@@ -273,6 +191,9 @@ impl SendQueue {
         let waits = !idle && qp.state() == sys::IBV_QPS_RTS;
         if waits != qp.waiting.swap(waits, Ordering::Relaxed) && waits {
             qp.send_cq().add_waiting(qp);
+            if qp.send_cq().has_channel() {
+                progress::look_after(qp.keep());
+            }
         }
     }
 
@@ -280,31 +201,11 @@ impl SendQueue {
     fn fail(&mut self, qp: &QueuePair, failure: Failure) {
         qp.set_state(sys::IBV_QPS_ERR);
         qp.shut();
+        self.patience = None;
         self.complete_with(qp, failure);
-    }
-
-    /// Posts the requests of a complete batch, all of them or none.
-    ///
-    /// # Errors
-    /// That of building it, or `EINVAL` in a state that takes no requests.
-    ///
-    /// # Safety
-    /// The memory that the requests name is readable.
-    #[inline(always)]
-    pub(super) unsafe fn complete_batch(&mut self, qp: &QueuePair) -> Result<()> {
-        let mut left = self.batch.finish()?;
-        while left > 0 && self.live {
-            let request = *self.requests.at(self.posted);
-            // SAFETY: the request has its pieces in its slot; the caller vouches for their memory.
-            let Outcome::Done(len) = (unsafe { self.carry_out(qp, &request) }) else { break };
-            self.complete(qp, &request, len);
-            left -= 1;
+        if qp.has_receives() {
+            qp.recv_cq().call();
         }
-        if left > 0 {
-            self.may_post(qp)?;
-            self.post_kept(qp, left);
-        }
-        Ok(())
     }
 
     /// Completes what is kept without doing it.
@@ -330,24 +231,26 @@ impl SendQueue {
     /// # Safety
     /// As for [`SendQueue::post`].
     #[inline(always)]
-    unsafe fn carry_out(&mut self, qp: &QueuePair, request: &Request) -> Outcome {
+    pub(super) unsafe fn carry_out(&mut self, qp: &QueuePair, request: &Request) -> Outcome {
         // SAFETY: the caller vouches for the pieces.
         let (pieces, len) = unsafe { (request.pieces(), request.len()) };
-        self.trust -= 1 + (len >> 10) as i32;
-        if (self.trust < 0 || self.route.is_none()) && self.reach(qp).is_err() {
+        if self.route.is_none() && self.reach(qp).is_err() {
             return Outcome::Silent;
         }
+        let reads = request.opcode == sys::IBV_WR_RDMA_READ;
+        let access = if reads { sys::IBV_ACCESS_LOCAL_WRITE } else { 0 };
         if !request.is_inline()
-            && let Err(failure) = qp.check_local(pieces, 0)
+            && let Err(failure) = qp.check_local(pieces, access)
         {
             return Outcome::Failed(failure);
         }
         let Some(route) = &mut self.route else { return Outcome::Silent };
         // SAFETY: the pieces were checked, or are inline data.
         match unsafe { route.carry(request, pieces, len) } {
-            Some(Ok(())) => Outcome::Done(len),
-            Some(Err(failure)) => Outcome::Failed(failure),
-            None => self.changed(),
+            Carried::Done => Outcome::Done(len),
+            Carried::Failed(failure) => Outcome::Failed(failure),
+            Carried::NotReady(timer) => Outcome::NotReady(timer),
+            Carried::Closed => self.changed(),
         }
     }
 
@@ -358,17 +261,9 @@ impl SendQueue {
         Outcome::Silent
     }
 
-    /// Finds the peer, or whether it still lives.
+    /// Finds the peer.
     #[cold]
     fn reach(&mut self, qp: &QueuePair) -> std::result::Result<(), Silence> {
-        self.trust = TRUST;
-        if self.route.as_ref().is_some_and(Route::is_alive) {
-            return Ok(());
-        }
-        self.route = None;
-        if self.patience.as_mut().is_some_and(|patience| !patience.may_try()) {
-            return Err(Silence);
-        }
         let route = Route::find(qp, &self.attr)?;
         // An end that began anew expects sequence numbers that this one does not send any more.
         if self.joined.is_some_and(|joined| joined != route.connection()) {
@@ -380,23 +275,13 @@ impl SendQueue {
     }
 }
 
-/// `ibv_post_send`.
-pub(crate) unsafe extern "C" fn post_send(
-    qp: *mut sys::ibv_qp,
-    mut wr: *mut sys::ibv_send_wr,
-    bad_wr: *mut *mut sys::ibv_send_wr,
-) -> c_int {
-    // SAFETY: the caller's queue pair is alive, and the list of requests with what they name is readable.
-    unsafe {
-        let qp = QueuePair::of(qp);
-        let mut send = qp.send.lock();
-        while let Some(request) = wr.as_ref() {
-            if let Err(errno) = send.post(qp, &Request::of(request)) {
-                *bad_wr = wr;
-                return errno.0;
-            }
-            wr = request.next;
-        }
-    }
-    0
+/// The opcode of the completion of a request.
+#[inline(always)]
+fn wc_opcode(opcode: sys::ibv_wr_opcode) -> u8 {
+    let opcode = match opcode {
+        sys::IBV_WR_RDMA_WRITE | sys::IBV_WR_RDMA_WRITE_WITH_IMM => sys::IBV_WC_RDMA_WRITE,
+        sys::IBV_WR_RDMA_READ => sys::IBV_WC_RDMA_READ,
+        _ => sys::IBV_WC_SEND,
+    };
+    opcode as u8
 }

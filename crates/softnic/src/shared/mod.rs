@@ -4,10 +4,12 @@
 //! have written nonsense, so that an index read from it is checked before it is used. Nobody ever waits for a lock
 //! that lies in it: a process can be killed at any instruction.
 
+mod heap;
 mod layout;
 mod segment;
 
-pub(crate) use layout::{CqEntry, MrEntry, QpEntry, accepts};
+pub(crate) use heap::Heap;
+pub(crate) use layout::{CqEntry, Doorbell, MrEntry, QpEntry, ReceivePiece, ReceiveSlot, accepts};
 pub(crate) use segment::Segment;
 
 /// Queue pairs of a process: the low bits of a queue pair number tell which.
