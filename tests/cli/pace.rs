@@ -27,6 +27,11 @@ fn keeps_to_the_limit(options: &str) -> Value {
     kept.unwrap_or_else(|| panic!("three runs were more than 2 % below the limit: {options}"))
 }
 
+fn told(document: &Value, code: &str) -> bool {
+    let warnings = document["warnings"].as_array().expect("warnings");
+    warnings.iter().any(|warning| warning["code"] == code)
+}
+
 #[test]
 fn a_bandwidth_is_kept_within_two_per_cent() {
     let document = keeps_to_the_limit("-s 64K --rate-limit 8MiB/s");
@@ -34,7 +39,8 @@ fn a_bandwidth_is_kept_within_two_per_cent() {
     let average = row["bw_average_mib_per_sec"].as_f64().expect("a bandwidth");
     assert!((7.84..=8.001).contains(&average), "{average} MiB/s");
     assert_eq!(document["plan"]["rate_limit"]["mib_per_sec"], 8.0);
-    assert_eq!(document["warnings"].as_array().map(Vec::len), Some(0), "{}", document["warnings"]);
+    // Of the machine there may be others: whoever else runs on it is told of.
+    assert!(!told(&document, "rate-limit-not-reached"), "{}", document["warnings"]);
 }
 
 #[test]
@@ -67,10 +73,6 @@ fn a_round_by_number_is_shared_evenly_by_the_queue_pairs() {
 #[test]
 fn a_limit_that_is_not_reached_is_told() {
     let document = limited("-s 64 --rate-limit 100000Gb/s");
-    let told = |code: &str| {
-        let warnings = document["warnings"].as_array().expect("warnings");
-        warnings.iter().any(|warning| warning["code"] == code)
-    };
-    assert!(told("rate-limit-not-reached"), "{}", document["warnings"]);
+    assert!(told(&document, "rate-limit-not-reached"), "{}", document["warnings"]);
     assert!(percent(&document) < 98.0);
 }
