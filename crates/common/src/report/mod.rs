@@ -3,6 +3,7 @@
 //! Its shape is `schema/result.v1.json`; every document that the tools write validates against it.
 
 mod conditions;
+mod header;
 mod intervals;
 mod json;
 mod lines;

@@ -2,11 +2,12 @@
 
 use std::fmt::Write;
 
+use super::header::header;
 use super::intervals::interval_lines;
 use super::table::{histograms, show_bandwidth, table};
-use super::{DeviceKind, Document, Link, MemoryUse, RdmaEnd, ResultRow, Round, conditions};
+use super::{Document, ResultRow, Round, conditions};
 use crate::error::ErrorKind;
-use crate::plan::{Plan, Traffic, Transport};
+use crate::plan::{Plan, Traffic};
 use crate::units::ByteSize;
 
 /// The unit of the bandwidth columns.
@@ -59,105 +60,6 @@ pub fn render_table(document: &Document, unit: BandwidthUnit, detail: Detail) ->
     out
 }
 
-fn header(document: &Document, plan: &Plan) -> String {
-    let mut lines = vec![title(document, plan)];
-    let mut add = |label: &str, value: String| lines.push(format!(" {label:<13}: {value}"));
-    add("Hosts", hosts(document));
-    match &document.link {
-        Some(Link::Rdma { path_mtu_bytes, addressing, client, server }) => {
-            for (role, end) in [("Client", client), ("Server", server)] {
-                add(role, rdma_end(end, plan));
-            }
-            if [client, server].iter().any(|end| end.device_kind == DeviceKind::Software) {
-                add("Device kind", "software: no speed below is a link's".to_owned());
-            }
-            add("GID choice", addressing.clone());
-            add("Path MTU", format!("{path_mtu_bytes} B"));
-        }
-        Some(Link::Tcp { client, server }) => {
-            for (role, end) in [("Client", client), ("Server", server)] {
-                let netdev = end.netdev.as_ref().map_or(String::new(), |netdev| format!(" on {netdev}"));
-                add(role, format!("{}{netdev}", end.address));
-            }
-        }
-        None => {}
-    }
-    let (label, connections) = connections(plan);
-    add(label, connections);
-    if let Some(attributes) = plan.queue_pair.describe() {
-        add("QP options", attributes);
-    }
-    if let Some(limit) = &plan.rate_limit {
-        let burst = limit.burst_messages;
-        add(
-            "Rate limit",
-            format!("{} for each end that writes, at most {burst} messages at once", limit.rate),
-        );
-    }
-    add(
-        "Rounds",
-        format!("{} of {}, after {} of warm-up", plan.rounds, plan.describe_round(), plan.warmup_iterations),
-    );
-    if !document.conditions.is_empty() {
-        add("Bound", conditions::describe_bindings(&document.conditions));
-    }
-    if let Some(clocks) = conditions::describe_clocks(&document.conditions) {
-        add("Clock", clocks);
-    }
-    if let Some(memory) = &document.memory {
-        add("Memory", describe_memory(memory));
-    }
-    lines.join("\n")
-}
-
-fn describe_memory(memory: &MemoryUse) -> String {
-    let registration = memory.registration.as_ref().map_or(String::new(), |how| format!(", {how}"));
-    let regions = match memory.regions {
-        Some(regions @ 2..) => format!(" in {regions} regions, one a queue pair"),
-        _ => String::new(),
-    };
-    let (client, server) = (memory.client_kind, memory.server_kind);
-    let kind = if client == server {
-        client.name().to_owned()
-    } else {
-        format!("client {}, server {}", client.name(), server.name())
-    };
-    format!("{kind}{registration}{regions}")
-}
-
-/// How many writes go to the adapter at once, where it is more than one.
-fn lists(plan: &Plan) -> String {
-    if plan.post_list > 1 { format!(", {} posted at once", plan.post_list) } else { String::new() }
-}
-
-fn connections(plan: &Plan) -> (&'static str, String) {
-    let (label, messages) = match plan.transport {
-        Transport::Rdma => ("Queue pairs", "writes"),
-        Transport::Tcp => ("Sockets", "messages"),
-    };
-    let how = match (plan.traffic, plan.transport) {
-        (Traffic::PingPong, _) => "one message in flight".to_owned(),
-        (_, Transport::Rdma) => {
-            format!(
-                "{} outstanding {messages} each{}, a signal every {}",
-                plan.tx_depth,
-                lists(plan),
-                signals(plan)
-            )
-        }
-        (_, Transport::Tcp) => format!("{} outstanding {messages} each", plan.tx_depth),
-    };
-    let threads = if plan.threads > 1 { format!(" in {} threads", plan.threads) } else { String::new() };
-    (label, format!("{}{threads}, {how}", plan.qps))
-}
-
-/// How often a write is signalled, which large messages are more often than small ones.
-fn signals(plan: &Plan) -> String {
-    let every = |size: Option<&u64>| plan.signal_every(size.copied().unwrap_or(0));
-    let (small, large) = (every(plan.sizes_bytes.iter().min()), every(plan.sizes_bytes.iter().max()));
-    if small == large { small.to_string() } else { format!("{small} (small messages) to {large} (large)") }
-}
-
 /// What the limit made of it, over all sizes.
 fn achieved(document: &Document) -> Option<String> {
     let shares = || document.results.iter().filter_map(ResultRow::rate_limit_percent);
@@ -168,65 +70,6 @@ fn achieved(document: &Document) -> Option<String> {
     } else {
         format!("{least} to {most} % of it achieved")
     })
-}
-
-fn title(document: &Document, plan: &Plan) -> String {
-    let directions = match plan.traffic {
-        Traffic::Unidirectional => "client to server",
-        Traffic::Bidirectional => "both directions at once",
-        Traffic::PingPong => "in turn",
-    };
-    let what = match (plan.traffic, plan.transport) {
-        (Traffic::PingPong, Transport::Rdma) => "RDMA write latency over RC, half a round trip",
-        (Traffic::PingPong, Transport::Tcp) => {
-            "latency of the same message pattern over TCP, half a round trip"
-        }
-        (_, Transport::Rdma) => "RDMA write bandwidth over RC",
-        (_, Transport::Tcp) => "bandwidth of the same message pattern over TCP",
-    };
-    if plan.traffic == Traffic::PingPong {
-        return format!(" {} {}: {what}", document.tool, document.version);
-    }
-    format!(" {} {}: {what}, {directions}", document.tool, document.version)
-}
-
-fn hosts(document: &Document) -> String {
-    let host = |host: &crate::environment::Host| format!("{} {}", host.role.name(), host.name);
-    document.hosts.iter().map(host).collect::<Vec<_>>().join(", ")
-}
-
-/// Queue pair numbers shown in the header at most; JSON has them all.
-const QPNS_SHOWN: usize = 4;
-
-fn rdma_end(end: &RdmaEnd, plan: &Plan) -> String {
-    let emulated = end.software.as_ref().map_or(String::new(), |name| format!(" (software: {name})"));
-    let rate = end.rate_gbit_per_sec.map_or(String::new(), |rate| format!(", {rate} Gb/s"));
-    let mut qpns: Vec<String> = end.qpns.iter().take(QPNS_SHOWN).map(ToString::to_string).collect();
-    if end.qpns.len() > QPNS_SHOWN {
-        qpns.push(format!("and {} more", end.qpns.len() - QPNS_SHOWN));
-    }
-    let address = match &end.gid {
-        Some(gid) => format!("GID {}", gid.describe()),
-        None => format!("LID {}", end.lid),
-    };
-    format!(
-        "{}{emulated} port {}, {}{rate}, MTU {}, {address}, QP {}{}",
-        end.device,
-        end.port_num,
-        end.link_layer.name(),
-        end.active_mtu_bytes,
-        qpns.join(" "),
-        inline(end, plan)
-    )
-}
-
-/// What the end's device has granted, where there was something to be granted.
-fn inline(end: &RdmaEnd, plan: &Plan) -> String {
-    match (plan.queue_pair.inline_bytes, end.inline_bytes) {
-        (0, _) => String::new(),
-        (_, 0) => ", nothing inline".to_owned(),
-        (_, granted) => format!(", up to {granted} B inline"),
-    }
 }
 
 fn footer(document: &Document, plan: &Plan, unit: BandwidthUnit) -> String {
@@ -305,8 +148,8 @@ mod tests {
     use crate::plan::tests::plan;
     use crate::qp::Qpn;
     use crate::rate::{Rate, RateLimit};
-    use crate::report::Evidence;
     use crate::report::conditions::tests::near_the_device;
+    use crate::report::{DeviceKind, Evidence, Link, MemoryUse, RdmaEnd};
     use crate::validate::Direction;
 
     fn host(role: Role, name: &str) -> Host {

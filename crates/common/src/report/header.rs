@@ -1,0 +1,168 @@
+//! The header above the table: what was measured, between whom, over what, and under which conditions.
+
+use super::{DeviceKind, Document, Link, MemoryUse, RdmaEnd, TcpEnd, conditions};
+use crate::plan::{Plan, Traffic, Transport};
+
+/// The header of a run's report.
+pub(super) fn header(document: &Document, plan: &Plan) -> String {
+    let mut lines = vec![title(document, plan)];
+    let mut add = |label: &str, value: String| lines.push(format!(" {label:<13}: {value}"));
+    add("Hosts", hosts(document));
+    for (label, value) in document.link.iter().flat_map(|link| link_lines(link, plan)) {
+        add(label, value);
+    }
+    let (label, connections) = connections(plan);
+    add(label, connections);
+    if let Some(attributes) = plan.queue_pair.describe() {
+        add("QP options", attributes);
+    }
+    if let Some(limit) = &plan.rate_limit {
+        let burst = limit.burst_messages;
+        add(
+            "Rate limit",
+            format!("{} for each end that writes, at most {burst} messages at once", limit.rate),
+        );
+    }
+    add(
+        "Rounds",
+        format!("{} of {}, after {} of warm-up", plan.rounds, plan.describe_round(), plan.warmup_iterations),
+    );
+    if !document.conditions.is_empty() {
+        add("Bound", conditions::describe_bindings(&document.conditions));
+    }
+    if let Some(clocks) = conditions::describe_clocks(&document.conditions) {
+        add("Clock", clocks);
+    }
+    if let Some(memory) = &document.memory {
+        add("Memory", describe_memory(memory));
+    }
+    lines.join("\n")
+}
+
+/// How the ends are connected: labels and values.
+fn link_lines(link: &Link, plan: &Plan) -> Vec<(&'static str, String)> {
+    match link {
+        Link::Rdma { path_mtu_bytes, addressing, client, server } => {
+            let mut lines = vec![("Client", rdma_end(client, plan)), ("Server", rdma_end(server, plan))];
+            if [client, server].iter().any(|end| end.device_kind == DeviceKind::Software) {
+                lines.push(("Device kind", "software: no speed below is a link's".to_owned()));
+            }
+            lines.push(("GID choice", addressing.clone()));
+            lines.push(("Path MTU", format!("{path_mtu_bytes} B")));
+            lines
+        }
+        Link::Tcp { client, server } => vec![("Client", tcp_end(client)), ("Server", tcp_end(server))],
+    }
+}
+
+fn tcp_end(end: &TcpEnd) -> String {
+    let netdev = end.netdev.as_ref().map_or(String::new(), |netdev| format!(" on {netdev}"));
+    format!("{}{netdev}", end.address)
+}
+
+fn title(document: &Document, plan: &Plan) -> String {
+    let directions = match plan.traffic {
+        Traffic::Unidirectional => "client to server",
+        Traffic::Bidirectional => "both directions at once",
+        Traffic::PingPong => "in turn",
+    };
+    let what = match (plan.traffic, plan.transport) {
+        (Traffic::PingPong, Transport::Rdma) => "RDMA write latency over RC, half a round trip",
+        (Traffic::PingPong, Transport::Tcp) => {
+            "latency of the same message pattern over TCP, half a round trip"
+        }
+        (_, Transport::Rdma) => "RDMA write bandwidth over RC",
+        (_, Transport::Tcp) => "bandwidth of the same message pattern over TCP",
+    };
+    if plan.traffic == Traffic::PingPong {
+        return format!(" {} {}: {what}", document.tool, document.version);
+    }
+    format!(" {} {}: {what}, {directions}", document.tool, document.version)
+}
+
+fn hosts(document: &Document) -> String {
+    let host = |host: &crate::environment::Host| format!("{} {}", host.role.name(), host.name);
+    document.hosts.iter().map(host).collect::<Vec<_>>().join(", ")
+}
+
+fn describe_memory(memory: &MemoryUse) -> String {
+    let registration = memory.registration.as_ref().map_or(String::new(), |how| format!(", {how}"));
+    let regions = match memory.regions {
+        Some(regions @ 2..) => format!(" in {regions} regions, one a queue pair"),
+        _ => String::new(),
+    };
+    let (client, server) = (memory.client_kind, memory.server_kind);
+    let kind = if client == server {
+        client.name().to_owned()
+    } else {
+        format!("client {}, server {}", client.name(), server.name())
+    };
+    format!("{kind}{registration}{regions}")
+}
+
+/// How many writes go to the adapter at once, where it is more than one.
+fn lists(plan: &Plan) -> String {
+    if plan.post_list > 1 { format!(", {} posted at once", plan.post_list) } else { String::new() }
+}
+
+fn connections(plan: &Plan) -> (&'static str, String) {
+    let (label, messages) = match plan.transport {
+        Transport::Rdma => ("Queue pairs", "writes"),
+        Transport::Tcp => ("Sockets", "messages"),
+    };
+    let how = match (plan.traffic, plan.transport) {
+        (Traffic::PingPong, _) => "one message in flight".to_owned(),
+        (_, Transport::Rdma) => {
+            format!(
+                "{} outstanding {messages} each{}, a signal every {}",
+                plan.tx_depth,
+                lists(plan),
+                signals(plan)
+            )
+        }
+        (_, Transport::Tcp) => format!("{} outstanding {messages} each", plan.tx_depth),
+    };
+    let threads = if plan.threads > 1 { format!(" in {} threads", plan.threads) } else { String::new() };
+    (label, format!("{}{threads}, {how}", plan.qps))
+}
+
+/// How often a write is signalled, which large messages are more often than small ones.
+fn signals(plan: &Plan) -> String {
+    let every = |size: Option<&u64>| plan.signal_every(size.copied().unwrap_or(0));
+    let (small, large) = (every(plan.sizes_bytes.iter().min()), every(plan.sizes_bytes.iter().max()));
+    if small == large { small.to_string() } else { format!("{small} (small messages) to {large} (large)") }
+}
+
+/// Queue pair numbers shown in the header at most; JSON has them all.
+const QPNS_SHOWN: usize = 4;
+
+fn rdma_end(end: &RdmaEnd, plan: &Plan) -> String {
+    let emulated = end.software.as_ref().map_or(String::new(), |name| format!(" (software: {name})"));
+    let rate = end.rate_gbit_per_sec.map_or(String::new(), |rate| format!(", {rate} Gb/s"));
+    let mut qpns: Vec<String> = end.qpns.iter().take(QPNS_SHOWN).map(ToString::to_string).collect();
+    if end.qpns.len() > QPNS_SHOWN {
+        qpns.push(format!("and {} more", end.qpns.len() - QPNS_SHOWN));
+    }
+    let address = match &end.gid {
+        Some(gid) => format!("GID {}", gid.describe()),
+        None => format!("LID {}", end.lid),
+    };
+    format!(
+        "{}{emulated} port {}, {}{rate}, MTU {}, {address}, QP {}{}",
+        end.device,
+        end.port_num,
+        end.link_layer.name(),
+        end.active_mtu_bytes,
+        qpns.join(" "),
+        inline(end, plan)
+    )
+}
+
+/// What the end's device has granted, where there was something to be granted.
+fn inline(end: &RdmaEnd, plan: &Plan) -> String {
+    match (plan.queue_pair.inline_bytes, end.inline_bytes) {
+        (0, _) => String::new(),
+        (_, 0) => ", nothing inline".to_owned(),
+        (_, granted) => format!(", up to {granted} B inline"),
+    }
+}
