@@ -82,8 +82,14 @@ fn round() -> Round {
 
 fn row() -> ResultRow {
     let spread = Spread { median_usec: 1.5, p95_usec: 2.5, p99_usec: 3.5, max_usec: 4.5 };
-    let rank =
-        RankRow { rank: 1, time_usec: 1.5, last_to_arrive: 58, behind_usec: Some(0.5), last_to_finish: 2 };
+    let rank = RankRow {
+        rank: 1,
+        time_usec: 1.5,
+        last_to_arrive: 58,
+        behind_usec: Some(0.5),
+        last_to_finish: 2,
+        preemptions: 1,
+    };
     ResultRow {
         collective: Kind::AllReduce,
         size_bytes: 1 << 20,

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use linkproof_common::error::Result;
+use nix::sys::resource::{UsageWho, getrusage};
 use nix::time::{ClockId, clock_gettime};
 
 use crate::backend::{Pacing, Stretch};
@@ -37,6 +38,12 @@ pub fn now_ns() -> u64 {
     // CLOCK_MONOTONIC can't fail; were it missing, nothing could be measured and the times say so.
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from);
     now.as_nanos() as u64
+}
+
+/// How often the scheduler has taken the processor from the calling thread to give it to another; 0 where the kernel does
+/// not say.
+pub fn preemptions() -> u64 {
+    getrusage(UsageWho::RUSAGE_THREAD).map_or(0, |usage| usage.involuntary_context_switches() as u64)
 }
 
 /// A collective of a backend that ends when the call returns, ready to be called.

@@ -10,7 +10,7 @@ use crate::backend::{Backend, Carrier, Pacing, Side, Stretch};
 use crate::data::{Checked, Data, Seed};
 use crate::fault::Fault;
 use crate::group::{ClockOffset, Group};
-use crate::measure::IterationLog;
+use crate::measure::{IterationLog, preemptions};
 use crate::plan::{Plan, Point};
 use crate::report::RankHost;
 use crate::summary::{RankLog, RoundSummary};
@@ -55,6 +55,7 @@ impl Observer for Silent {
 struct Note {
     starts_ns: Vec<u64>,
     stops_ns: Vec<u64>,
+    preemptions: u64,
     checked: Option<Checked>,
 }
 
@@ -170,14 +171,16 @@ impl<'a, B: Backend> Rank<'a, B> {
         if self.plan.check {
             self.fill(point, data, seed);
         }
+        let before = preemptions();
         let log = self.perform(stretch)?;
+        let preemptions = preemptions() - before;
         let checked = self.plan.check.then(|| {
             self.strike(point);
             self.check(point, data, seed)
         });
         // Nobody fills its buffers for the next round while another still looks at what came of this one.
         self.group.barrier()?;
-        Ok(Note { starts_ns: log.starts_ns, stops_ns: log.stops_ns, checked })
+        Ok(Note { starts_ns: log.starts_ns, stops_ns: log.stops_ns, preemptions, checked })
     }
 
     fn perform(&mut self, stretch: &Stretch) -> Result<IterationLog> {
@@ -236,8 +239,9 @@ impl<'a, B: Backend> Rank<'a, B> {
         let mut logs = Vec::with_capacity(blobs.len());
         let mut all: Option<Checked> = None;
         for (blob, clock) in blobs.iter().zip(&self.clocks) {
-            let Note { starts_ns, stops_ns, checked } = decode(blob)?;
-            logs.push(RankLog { log: IterationLog { starts_ns, stops_ns }, clock: *clock });
+            let Note { starts_ns, stops_ns, preemptions, checked } = decode(blob)?;
+            let log = IterationLog { starts_ns, stops_ns };
+            logs.push(RankLog { log, clock: *clock, preemptions });
             if let Some(checked) = checked {
                 all.get_or_insert_default().merge(checked);
             }

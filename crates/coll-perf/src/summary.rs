@@ -39,6 +39,8 @@ pub struct RankRound {
     pub behind_ns: Vec<f64>,
     /// Iterations that it ended last.
     pub last_to_finish: u32,
+    /// How often the scheduler gave its processor to another thread.
+    pub preemptions: u64,
 }
 
 /// One rank's log with what its clock shows more than rank 0's.
@@ -47,6 +49,8 @@ pub struct RankLog {
     pub log: IterationLog,
     /// The clock.
     pub clock: ClockOffset,
+    /// How often the scheduler gave the rank's processor to another thread meanwhile.
+    pub preemptions: u64,
 }
 
 impl RankLog {
@@ -121,7 +125,7 @@ impl RankRound {
                 quantile(&(0..iterations).map(|index| rank.duration(index)).collect::<Vec<_>>(), 0.5)
             }
         };
-        Self { call_ns: call_ns / calls, ..Self::default() }
+        Self { call_ns: call_ns / calls, preemptions: rank.preemptions, ..Self::default() }
     }
 }
 
@@ -170,7 +174,7 @@ mod tests {
             starts_ns: iterations.iter().map(|i| i.0).collect(),
             stops_ns: iterations.iter().map(|i| i.1).collect(),
         };
-        RankLog { log, clock: ClockOffset { ahead_ns, uncertainty_ns: 0 } }
+        RankLog { log, clock: ClockOffset { ahead_ns, uncertainty_ns: 0 }, preemptions: 3 }
     }
 
     /// Rank 1 comes 30 late to both iterations; rank 0 waits, and rank 1 has the shorter times.
@@ -187,6 +191,7 @@ mod tests {
         assert_eq!((round.ranks[0].last_to_arrive, round.ranks[1].last_to_arrive), (0, 2));
         assert_eq!(round.ranks[1].behind_ns, [30.0, 30.0]);
         assert_eq!((round.ranks[0].last_to_finish, round.ranks[1].last_to_finish), (1, 1));
+        assert_eq!(round.ranks[0].preemptions, 3);
     }
 
     #[test]

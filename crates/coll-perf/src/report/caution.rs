@@ -15,8 +15,12 @@ const WORTH_WAITING_FOR: f64 = 0.1;
 /// Less than this is the way of a cache line between two cores, which one of them always has to wait for.
 const WORTH_A_WORD_USEC: f64 = 1.0;
 
+/// Preemptions in a round, on all ranks. A quiet machine has one now and then, when the kernel has work of its own.
+const PREEMPTED_TOO_OFTEN: f64 = 0.5;
+
 pub(super) fn warnings(document: &Document) -> Vec<Warning> {
-    let crowded = crowded(document);
+    // Ranks that share processors are preempted by each other.
+    let crowded = crowded(document).or_else(|| contended(document));
     crowded.into_iter().chain(rounds_differ(&document.results)).chain(straggler(document)).collect()
 }
 
@@ -38,6 +42,22 @@ fn crowded(document: &Document) -> Option<Warning> {
         "ranks wait for each other's time slices: times are the scheduler's, not the collective's",
         "quote right data and formulas from it, never its times; use at most as many --ranks as processors",
     ))
+}
+
+/// Other programs on the ranks' processors.
+fn contended(document: &Document) -> Option<Warning> {
+    let preemptions = |row: &ResultRow| row.ranks.iter().map(|rank| rank.preemptions).sum::<u64>();
+    let all: u64 = document.results.iter().map(preemptions).sum();
+    let rounds = document.rounds.len() as u64;
+    let seen = format!("other programs took the ranks' processors {all} times in {rounds} rounds");
+    (all as f64 > PREEMPTED_TOO_OFTEN * rounds as f64).then(|| {
+        warning(
+            "contended",
+            seen,
+            "a time slice lost by one rank is lost by all: times are too long, and differ from run to run",
+            "measure when nothing else runs, or on processors of your own (--cores)",
+        )
+    })
 }
 
 fn rounds_differ(rows: &[ResultRow]) -> Option<Warning> {

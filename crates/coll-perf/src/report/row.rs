@@ -82,6 +82,8 @@ pub struct RankRow {
     pub behind_usec: Option<f64>,
     /// Iterations that it ended last.
     pub last_to_finish: u32,
+    /// How often the scheduler gave its processor to another thread, in all rounds.
+    pub preemptions: u64,
 }
 
 /// One round of one point.
@@ -166,6 +168,7 @@ impl RankRow {
             last_to_arrive: own.iter().map(|round| round.last_to_arrive).sum(),
             behind_usec: (!behind.is_empty()).then(|| quantile(&behind, 0.5) / 1e3),
             last_to_finish: own.iter().map(|round| round.last_to_finish).sum(),
+            preemptions: own.iter().map(|round| round.preemptions).sum(),
         })
     }
 }

@@ -16,7 +16,7 @@ use crate::with_element;
 /// # Safety
 /// The range is valid in all buffers and aligned for the element type. Nobody else writes it in any of them, and
 /// nobody else reads it in the outputs. An output may be an input.
-pub(super) type Fold = unsafe fn(job: &Job, begin: usize, bytes: usize);
+pub(super) type Fold = unsafe fn(job: &Job, scratch: &mut Scratch, begin: usize, bytes: usize);
 
 /// What is reduced to where.
 #[derive(Clone, Debug)]
@@ -33,9 +33,16 @@ pub(super) struct Job {
 /// KiB make no difference.
 const BLOCK: usize = 8192;
 
-/// Memory for a block, aligned for every element and vector.
+/// Memory for a block, aligned for every element and vector. A caller keeps it, since clearing it would take longer than
+/// a small reduction does.
 #[repr(align(64))]
-struct Block([u8; BLOCK]);
+pub(super) struct Scratch([u8; BLOCK]);
+
+impl Scratch {
+    pub(super) fn new() -> Box<Self> {
+        Box::new(Self([0; BLOCK]))
+    }
+}
 
 trait Operation {
     const DIVIDES: bool = false;
@@ -107,29 +114,29 @@ fn fastest<E: Element, O: Operation>() -> Fold {
 /// As [`Fold`]; and the processor has AVX2.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-unsafe fn fold_avx2<E: Element, O: Operation>(job: &Job, begin: usize, bytes: usize) {
+unsafe fn fold_avx2<E: Element, O: Operation>(job: &Job, scratch: &mut Scratch, begin: usize, bytes: usize) {
     // SAFETY: as the caller says.
-    unsafe { fold::<E, O>(job, begin, bytes) };
+    unsafe { fold::<E, O>(job, scratch, begin, bytes) };
 }
 
 /// # Safety
 /// As [`Fold`].
 #[inline(always)]
-unsafe fn fold<E: Element, O: Operation>(job: &Job, begin: usize, bytes: usize) {
-    let mut block = Block([0; BLOCK]);
+unsafe fn fold<E: Element, O: Operation>(job: &Job, scratch: &mut Scratch, begin: usize, bytes: usize) {
+    let block = scratch.0.as_mut_ptr();
     let mut at = begin;
     while at < begin + bytes {
         let length = (begin + bytes - at).min(BLOCK);
         let count = length / size_of::<E>();
         // SAFETY: the block is aligned for every element and as long as this, and any bits are an element.
-        let result = unsafe { std::slice::from_raw_parts_mut(block.0.as_mut_ptr().cast::<E>(), count) };
+        let result = unsafe { std::slice::from_raw_parts_mut(block.cast::<E>(), count) };
         // SAFETY: the caller says that the range is valid, aligned, and nobody else's to write; what this call writes
         // itself, further below, it writes when no slice of it is left.
         let input = |from: &*const u8| unsafe { std::slice::from_raw_parts(from.add(at).cast::<E>(), count) };
         reduce_block::<E, O>(result, job.inputs.len(), |index| input(&job.inputs[index]));
         for to in &job.outputs {
             // SAFETY: as the caller says; the block is no one else's.
-            unsafe { copy(to.add(at), block.0.as_ptr(), length, job.stores) };
+            unsafe { copy(to.add(at), block, length, job.stores) };
         }
         at += length;
     }
@@ -174,7 +181,7 @@ mod tests {
             stores: Stores::Streaming,
         };
         // SAFETY: the buffers belong to this test and are as long as the range.
-        unsafe { fold_of(E::TYPE, redop)(&job, 0, count * size_of::<E>()) };
+        unsafe { fold_of(E::TYPE, redop)(&job, &mut Scratch::new(), 0, count * size_of::<E>()) };
         super::super::copy::fence(Stores::Streaming);
         assert!(outputs[0] == outputs[1]);
         outputs.remove(0)
@@ -210,7 +217,7 @@ mod tests {
             stores: Stores::Cached,
         };
         // SAFETY: the buffers belong to this test and are longer than the range.
-        unsafe { fold_of(DataType::Float, RedOp::Sum)(&job, 400, 12_000) };
+        unsafe { fold_of(DataType::Float, RedOp::Sum)(&job, &mut Scratch::new(), 400, 12_000) };
         let expected = |index| if (100..3100).contains(&index) { 3.0 } else { 1.0 };
         assert!(a.iter().enumerate().all(|(index, value)| *value == expected(index)));
     }

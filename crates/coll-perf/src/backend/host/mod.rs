@@ -1,5 +1,6 @@
 //! The host backend: the ranks' processors move and reduce the bytes.
 
+mod caches;
 mod copy;
 mod fold;
 mod memory;

@@ -10,7 +10,7 @@ mod program;
 use linkproof_common::error::Result;
 
 use super::copy::{Stores, copy};
-use super::fold::{Fold, Job};
+use super::fold::{Fold, Job, Scratch};
 use super::memory::Memory;
 use crate::backend::{Backend, Carrier, Placement, Side, Stretch};
 use crate::collective::{Call, Shape};
@@ -131,7 +131,8 @@ impl<X: Exchange> Backend for Messages<X> {
             self.memory.copy_input(program.shape.send_bytes);
         }
         meet(&mut self.exchange)?;
-        iterate(&mut Running { exchange: &mut self.exchange, program }, stretch, log)
+        let scratch = Scratch::new();
+        iterate(&mut Running { exchange: &mut self.exchange, program, scratch }, stretch, log)
     }
 }
 
@@ -139,6 +140,7 @@ impl<X: Exchange> Backend for Messages<X> {
 struct Running<'a, X> {
     exchange: &'a mut X,
     program: &'a Program,
+    scratch: Box<Scratch>,
 }
 
 impl<X: Exchange> Step for Running<'_, X> {
@@ -158,13 +160,15 @@ impl<X: Exchange> Step for Running<'_, X> {
             // SAFETY: the stages were made for the buffers of this backend, which it keeps; received pieces are parts of
             // the receive buffer and of the scratch memory that no other piece of the stage is in.
             unsafe { self.exchange.exchange(&stage.sends, &stage.recvs) }?;
-            stage.then.iter().for_each(|local| run(local, self.program.fold));
+            for local in &stage.then {
+                run(local, self.program.fold.map(|fold| (fold, &mut *self.scratch)));
+            }
         }
         Ok(())
     }
 }
 
-fn run(local: &Local, fold: Option<Fold>) {
+fn run(local: &Local, fold: Option<(Fold, &mut Scratch)>) {
     match local {
         Local::Copy { from, to, bytes } => {
             let (from, to) = (pointer(*from).cast_const(), pointer(*to));
@@ -172,9 +176,9 @@ fn run(local: &Local, fold: Option<Fold>) {
             unsafe { copy(to, from, *bytes as usize, Stores::Cached) };
         }
         Local::Reduce { job, begin, bytes } => {
-            if let Some(fold) = fold {
+            if let Some((fold, scratch)) = fold {
                 // SAFETY: inputs and outputs are this rank's buffers and its scratch memory, at the begin of lines.
-                unsafe { fold(job, *begin, *bytes) };
+                unsafe { fold(job, scratch, *begin, *bytes) };
             }
         }
     }

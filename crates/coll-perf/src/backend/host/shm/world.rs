@@ -7,9 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use linkproof_common::affinity::allowed;
 use linkproof_common::error::{Error, ErrorKind, Result};
+use linkproof_common::host::HostFiles;
 use linkproof_common::units::show_duration;
 
+use super::super::caches::last_level_bytes;
 use super::super::memory::Buffers;
 use super::small::Slots;
 use crate::group::Alarm;
@@ -21,6 +24,7 @@ pub struct World {
     alarm: Alarm,
     limit: Duration,
     patience: u32,
+    cache_bytes: u64,
     /// The buffers of all ranks. When a run ends by a failure ranks leave one by one, and one that is late may still
     /// reach for another's buffer: so they are freed with the world, when all have left.
     buffers: Mutex<Vec<Arc<Buffers>>>,
@@ -50,6 +54,9 @@ const PATIENCE: u32 = 2000;
 /// The same where ranks share processors, and the one that is waited for may need this one's.
 const NO_PATIENCE: u32 = 20;
 
+/// Where the kernel does not tell of caches.
+const USUAL_CACHE: u64 = 32 << 20;
+
 impl World {
     /// For `n_ranks` ranks. A rank that waits longer than `limit` for another fails; so does one that waits when
     /// `alarm` is raised.
@@ -57,8 +64,9 @@ impl World {
         let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
         let patience = if n_ranks as usize > processors { NO_PATIENCE } else { PATIENCE };
         let boards = (0..n_ranks).map(|_| Board::default()).collect();
+        let cache_bytes = last_level_bytes(&HostFiles::this_machine(), &allowed()).unwrap_or(USUAL_CACHE);
         let (slots, buffers) = (Slots::new(n_ranks), Mutex::default());
-        Arc::new(Self { boards, slots, alarm, limit, patience, buffers })
+        Arc::new(Self { boards, slots, alarm, limit, patience, cache_bytes, buffers })
     }
 }
 
@@ -84,6 +92,11 @@ impl Seat {
 
     pub(super) fn slots(&self) -> &Slots {
         &self.world.slots
+    }
+
+    /// Bytes that the last-level caches hold.
+    pub(super) fn cache_bytes(&self) -> u64 {
+        self.world.cache_bytes
     }
 
     /// Every rank but this one, the next one first.
