@@ -13,9 +13,10 @@ use linkproof_common::report::JsonTarget;
 
 use crate::args::{Args, way_out};
 use crate::backend::Carrier;
+use crate::backend::nccl::{self, Witness};
 use crate::cores::cores_for;
 use crate::launch::Launch;
-use crate::plan::{Plan, Point};
+use crate::plan::{Plan, Point, Transport};
 use crate::processes;
 use crate::report::{Document, Output, Progress, RankHost, RawSamples};
 use crate::run::{Measured, Observer, Silent};
@@ -86,7 +87,10 @@ fn hands(args: &Args, plan: &Plan, launch: Option<&Launch>) -> Result<Hands> {
         Some(_) => Vec::new(),
         None => cores_for(args.cores.as_ref(), plan.n_ranks, &HostFiles::this_machine())?,
     };
-    Ok(Hands { machine: RankHost::this_machine(), cores, fault: args.inject_fault })
+    let gpu = plan.transport == Transport::Gpu;
+    let nccl_log = if gpu { nccl::prepare(launch.map(|it| it.rank), plan.shared_gpu) } else { None };
+    let nccl = nccl::Choice { library: args.nccl_lib.clone(), shared_gpu: plan.shared_gpu };
+    Ok(Hands { machine: RankHost::this_machine(), cores, fault: args.inject_fault, nccl, nccl_log })
 }
 
 /// Any other process: it has no result of its own to show, and says why it ended if that was too soon.
@@ -126,6 +130,10 @@ impl Observer for Record {
         if let Some(raw) = self.raw.as_mut() {
             raw.add(point, round, logs);
         }
+    }
+
+    fn witnessed(&mut self, witness: Witness) {
+        self.document.evidence = vec![witness];
     }
 
     fn measured(&mut self, measured: Measured) {

@@ -9,9 +9,11 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use linkproof_common::args::parse_seconds;
+use linkproof_common::cuda::Driver;
 use linkproof_common::error::{Error, ErrorKind, Result};
 use linkproof_common::units::ByteSize;
 
+use crate::backend::nccl::{self, Requirement};
 use crate::backend::{Pacing, Placement};
 use crate::collective::Kind;
 use crate::cores::Bind;
@@ -128,6 +130,18 @@ pub struct Args {
     /// What carries the bytes [default: shm between threads, tcp between processes]
     #[arg(long, value_name = "NAME", value_enum, help_heading = "Ranks")]
     pub transport: Option<Transport>,
+    /// What performs the collectives [default: nccl where there is a GPU and the library, else host]
+    #[arg(long, value_name = "NAME", value_enum, help_heading = "Ranks")]
+    pub backend: Option<BackendName>,
+    /// The NCCL (or RCCL) library to use [default: the first found: libnccl.so.2, a Python wheel's]
+    #[arg(long, value_name = "FILE", help_heading = "Ranks")]
+    pub nccl_lib: Option<PathBuf>,
+    /// Fail unless every edge between GPUs is proven to go over this
+    #[arg(long, value_name = "NAME", value_enum, help_heading = "Ranks")]
+    pub require_transport: Option<Requirement>,
+    /// For tests: let several ranks share a GPU. No figure of such a run means anything
+    #[arg(long, help_heading = "Ranks")]
+    pub shared_gpu: bool,
     /// This process's rank, from 0 [default: as torchrun, mpirun, srun say; without any, the ranks are threads]
     #[arg(long, value_name = "N", help_heading = "Ranks")]
     pub rank: Option<u32>,
@@ -160,6 +174,15 @@ const EXIT_STATUSES: &str = "Exit status:
   3  this machine: memory, limit, library
   4  another rank, or the path to it
   130  interrupted; what was measured until then is printed and marked";
+
+/// What performs the collectives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum BackendName {
+    /// GPUs, by NCCL or RCCL
+    Nccl,
+    /// The processors
+    Host,
+}
 
 /// Where results go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -200,19 +223,66 @@ impl Args {
         self.ranks.unwrap_or(processors.max(2))
     }
 
+    /// Whether NCCL performs the collectives, and why that was chosen.
+    ///
+    /// # Errors
+    /// With `--backend nccl` on a machine without a driver or GPU.
+    pub fn wants_nccl(&self) -> Result<bool> {
+        match self.backend {
+            Some(BackendName::Host) => Ok(false),
+            Some(BackendName::Nccl) => Driver::load().map(|_| true),
+            None if self.transport.is_some() => Ok(false),
+            None => Ok(Driver::load().is_ok() && nccl::is_there(self.nccl_lib.as_ref())),
+        }
+    }
+
     /// The plan of a run of the processes of `launch`, or of threads without one.
     ///
     /// # Errors
     /// As [`Args::plan`].
     pub fn plan_for(&self, launch: Option<&Launch>) -> Result<Plan> {
-        let Some(launch) = launch else { return self.plan(self.n_ranks()) };
+        let gpu = self.wants_nccl()?;
+        if gpu && self.transport.is_some() {
+            return Err(usage("--transport is for the host backend: NCCL chooses for itself")
+                .hint("NCCL_P2P_DISABLE, NCCL_SHM_DISABLE, NCCL_NET and others tell it what to leave out"));
+        }
+        if !gpu && (self.require_transport.is_some() || self.shared_gpu) {
+            return Err(usage(
+                "--require-transport and --shared-gpu are for GPUs, and the host backend is used",
+            )
+            .hint("--backend nccl"));
+        }
+        let with_gpu = |plan: Plan| Plan {
+            transport: if gpu { Transport::Gpu } else { plan.transport },
+            require_transport: self.require_transport,
+            shared_gpu: self.shared_gpu,
+            ..plan
+        };
+        let Some(launch) = launch else {
+            let n_ranks = if gpu { self.n_gpus()? } else { self.n_ranks() };
+            return self.plan(n_ranks).map(with_gpu);
+        };
         if self.transport == Some(Transport::Shm) {
             return Err(usage(
                 "--transport shm is for threads of one process, and there are several processes",
             )
             .hint("--transport tcp; or no launcher, and --ranks"));
         }
-        Ok(Plan { transport: self.transport.unwrap_or(Transport::Tcp), ..self.plan(launch.n_ranks)? })
+        Ok(with_gpu(Plan {
+            transport: self.transport.unwrap_or(Transport::Tcp),
+            ..self.plan(launch.n_ranks)?
+        }))
+    }
+
+    /// The number of ranks, where each has a GPU of this process.
+    fn n_gpus(&self) -> Result<u32> {
+        let here = Driver::load()?.gpus()?.len() as u32;
+        let asked = self.ranks.unwrap_or(here);
+        if asked > here {
+            return Err(usage(format!("--ranks {asked} on {here} GPU(s): each rank has one of its own"))
+                .hint("ranks that share a GPU are processes: start them with --rank or a launcher, and --shared-gpu"));
+        }
+        Ok(asked)
     }
 
     /// The plan of a run with `n_ranks` ranks.
@@ -245,6 +315,8 @@ impl Args {
             pacing: self.pacing()?,
             check: self.check()?,
             timeout_seconds: self.timeout,
+            require_transport: None,
+            shared_gpu: false,
             matrix_bytes: matrix.map(|traffic| traffic.rows()),
         };
         let points = plan.points()?;

@@ -6,6 +6,7 @@ use linkproof_common::error::{Error, ErrorKind, Result};
 use linkproof_common::units::ByteSize;
 use serde::{Deserialize, Serialize};
 
+use crate::backend::nccl::Requirement;
 use crate::backend::{Pacing, Placement};
 use crate::collective::{Call, CallError, Collective, Kind};
 use crate::dtype::DataType;
@@ -20,6 +21,9 @@ pub enum Transport {
     Shm,
     /// A socket between every two ranks
     Tcp,
+    /// What NCCL chooses between GPUs: asked for with --backend nccl
+    #[value(skip)]
+    Gpu,
 }
 
 /// A run.
@@ -55,6 +59,12 @@ pub struct Plan {
     pub check: bool,
     /// How long a rank waits for another, in seconds.
     pub timeout_seconds: f64,
+    /// What every edge between ranks must go over, if that is asked for.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub require_transport: Option<Requirement>,
+    /// Whether several ranks may share a GPU: for tests, and no figure means anything then.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub shared_gpu: bool,
     /// Bytes from each rank (row) to each (column), for an alltoallv.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub matrix_bytes: Option<Vec<Vec<u64>>>,
@@ -183,6 +193,8 @@ pub(crate) mod tests {
             pacing: Pacing::Pipelined,
             check: true,
             timeout_seconds: 20.0,
+            require_transport: None,
+            shared_gpu: false,
             matrix_bytes: None,
         }
     }

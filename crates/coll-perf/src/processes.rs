@@ -9,9 +9,9 @@ use crate::backend::host::tcp::{self, Addresses};
 use crate::group::Group;
 use crate::group::tcp::TcpGroup;
 use crate::launch::Launch;
-use crate::plan::Plan;
+use crate::plan::{Plan, Transport};
 use crate::run::{Observer, Rank};
-use crate::threads::Hands;
+use crate::threads::{Hands, run_on_gpu};
 
 /// Runs this process's part of `plan`; `observer` is told at rank 0 only.
 ///
@@ -19,7 +19,13 @@ use crate::threads::Hands;
 /// What any rank could not do; as [`TcpGroup::meet`] and [`Rank::run`].
 pub fn run(launch: &Launch, plan: &Plan, hands: &Hands, observer: &mut dyn Observer) -> Result<()> {
     let mut group = TcpGroup::meet(launch, plan)?;
-    let result = measure(&mut group, plan, hands, observer);
+    let result = match plan.transport {
+        Transport::Gpu => {
+            let (alarm, local_rank) = (group.alarm(), launch.local_rank.unwrap_or(launch.rank));
+            run_on_gpu(&mut group, alarm, local_rank, plan, hands, observer).and_then(|()| group.barrier())
+        }
+        _ => measure(&mut group, plan, hands, observer),
+    };
     if let Err(error) = &result {
         group.abort(error);
     }

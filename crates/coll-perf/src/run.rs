@@ -6,6 +6,7 @@ use linkproof_common::interrupt;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::backend::nccl::Witness;
 use crate::backend::{Backend, Carrier, Pacing, Side, Stretch};
 use crate::data::{Checked, Data, Seed};
 use crate::fault::Fault;
@@ -34,6 +35,8 @@ pub trait Observer {
     fn met(&mut self, ranks: &[RankHost], carrier: &Carrier);
     /// Point number `index` of `of` begins.
     fn begins(&mut self, point: &Point, index: usize, of: usize);
+    /// The log of what carries the bytes has been read.
+    fn witnessed(&mut self, _: Witness) {}
     /// A round has ended.
     fn logs(&mut self, point: &Point, round: u32, logs: &[RankLog]);
     /// A point has been measured.

@@ -1,6 +1,7 @@
 //! Ranks that are threads of this process.
 
 use std::net::Ipv4Addr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,9 +12,10 @@ use linkproof_common::memory::check_available;
 
 use crate::backend::host::shm::{Shm, World};
 use crate::backend::host::tcp::{self, Addresses};
+use crate::backend::nccl::{self, Nccl};
 use crate::fault::Fault;
-use crate::group::Group;
 use crate::group::in_process::{InProcess, group};
+use crate::group::{Alarm, Group};
 use crate::plan::{Plan, Transport};
 use crate::report::RankHost;
 use crate::run::{Observer, Rank, Silent};
@@ -27,6 +29,34 @@ pub struct Hands {
     pub cores: Vec<Cores>,
     /// For tests.
     pub fault: Option<Fault>,
+    /// What the options say of NCCL.
+    pub nccl: nccl::Choice,
+    /// Where NCCL writes its log, if it is ours to read.
+    pub nccl_log: Option<PathBuf>,
+}
+
+/// A rank on a GPU; afterwards what the log says goes to rank 0, which holds it against what was asked for.
+///
+/// # Errors
+/// As [`Nccl::join`] and [`Rank::run`]; [`ErrorKind::RequirementNotMet`] at rank 0.
+pub(crate) fn run_on_gpu(
+    group: &mut dyn Group,
+    alarm: Alarm,
+    local_rank: u32,
+    plan: &Plan,
+    hands: &Hands,
+    observer: &mut dyn Observer,
+) -> Result<()> {
+    let limit = Duration::from_secs_f64(plan.timeout_seconds);
+    let mut backend = Nccl::join(group, alarm, local_rank, &hands.nccl, limit)?;
+    Rank::new(group, &mut backend, plan, &hands.machine, hands.fault).run(observer)?;
+    let own = nccl::read_log(hands.nccl_log.as_deref());
+    let blob = serde_json::to_vec(&own).unwrap_or_default();
+    let Some(blobs) = group.gather(&blob)? else { return Ok(()) };
+    let witness = nccl::Witness::of(blobs.iter().filter_map(|blob| serde_json::from_slice(blob).ok()));
+    let met = plan.require_transport.map_or(Ok(()), |it| witness.meets(it, plan.n_ranks));
+    observer.witnessed(witness);
+    met
 }
 
 /// Runs `plan` with every rank a thread of this process; `observer` is told by rank 0.
@@ -34,7 +64,9 @@ pub struct Hands {
 /// # Errors
 /// The failure of the rank that failed first.
 pub fn run(plan: &Plan, hands: &Hands, observer: &mut (dyn Observer + Send)) -> Result<()> {
-    check_memory(plan)?;
+    if plan.transport != Transport::Gpu {
+        check_memory(plan)?;
+    }
     let limit = Duration::from_secs_f64(plan.timeout_seconds);
     let mut ends = group(plan.n_ranks, limit);
     let first = ends.remove(0);
@@ -80,6 +112,10 @@ fn rank(
         match plan.transport {
             Transport::Shm => {
                 Rank::new(end, &mut Shm::join(world, rank)?, plan, machine, fault).run(observer)
+            }
+            Transport::Gpu => {
+                let alarm = end.alarm();
+                run_on_gpu(end, alarm, rank, plan, hands, observer)
             }
             Transport::Tcp => {
                 let here = Addresses { own: Some(Ipv4Addr::LOCALHOST.into()), root: None };

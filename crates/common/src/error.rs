@@ -119,6 +119,8 @@ error_kinds! {
     QpTransition = "qp-transition" => Peer,
     /// A write completed with an error.
     Completion = "completion" => Peer,
+    /// A collective failed in the library that performs it.
+    Collective = "collective" => Peer,
     /// Writes stopped completing.
     Stalled = "stalled" => Peer,
     /// The data that arrived was not the data that was sent.

@@ -4,6 +4,7 @@
 //! and then performs stretches of it; nothing is decided between.
 
 pub mod host;
+pub mod nccl;
 
 use std::time::Duration;
 

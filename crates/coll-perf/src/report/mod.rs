@@ -11,6 +11,7 @@ mod stragglers;
 mod text;
 
 pub use host::RankHost;
+pub(crate) use output::say;
 pub use output::{Output, Progress};
 pub use raw::RawSamples;
 pub use row::{RankRow, ResultRow, Round};
@@ -21,6 +22,7 @@ use linkproof_common::warning::Warning;
 use serde::{Deserialize, Serialize};
 
 use crate::backend::Carrier;
+use crate::backend::nccl::Witness;
 use crate::plan::Plan;
 use crate::run::Measured;
 
@@ -52,8 +54,8 @@ pub struct Document {
     pub backend: Option<Carrier>,
     /// Conditions of the two ends of a link: empty, since the ranks' are in `hosts`.
     pub conditions: Vec<Nothing>,
-    /// What proves the path: nothing in shared memory.
-    pub evidence: Vec<Nothing>,
+    /// What proves the path, where there is one: what NCCL's log says.
+    pub evidence: Vec<Witness>,
     /// Every round.
     pub rounds: Vec<Round>,
     /// What the table shows, one entry for each point: size, type, reduction, root and placement of a collective.

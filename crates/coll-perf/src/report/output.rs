@@ -62,6 +62,11 @@ impl Output {
     }
 }
 
+/// Says something on stderr, where there is no [`Output`] at hand.
+pub(crate) fn say(text: &str) {
+    eprintln!("{TOOL}: {text}");
+}
+
 /// A line on the terminal that says how far the run is; nothing where stderr is none.
 #[derive(Debug, Default)]
 pub struct Progress {

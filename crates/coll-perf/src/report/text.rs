@@ -6,7 +6,7 @@ use super::stragglers::{Tally, iterations, tallies};
 use super::{Document, ResultRow};
 use crate::backend::{Pacing, Placement};
 use crate::collective::{AlgBytes, Collective, Kind, Sizing};
-use crate::plan::Plan;
+use crate::plan::{Plan, Transport};
 
 /// What to show besides the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -259,12 +259,40 @@ fn footer(document: &Document, detail: Detail, out: &mut String) {
         (true, wrong) => format!("{checked} elements checked, as each round left them: {wrong} WRONG"),
     };
     line(out, "Data", &data);
+    edges(document, out);
     ranks(document, detail, out);
     if detail == Detail::Rounds {
         rounds(document, out);
     }
     if document.verdict.failures.iter().any(|f| f.kind == linkproof_common::error::ErrorKind::Interrupted) {
         line(out, "Result", "INTERRUPTED: what was measured until then");
+    }
+}
+
+/// Edges shown; the rest is in JSON.
+const EDGES_SHOWN: usize = 16;
+
+/// What NCCL's log says of the paths.
+fn edges(document: &Document, out: &mut String) {
+    let gpu = document.plan.as_ref().is_some_and(|plan| plan.transport == Transport::Gpu);
+    for witness in &document.evidence {
+        for edge in witness.edges.iter().take(EDGES_SHOWN) {
+            let channels = if edge.channels == 1 { "channel" } else { "channels" };
+            let words = format!(
+                "{}->{}  {}, {} {channels}",
+                edge.from,
+                edge.to,
+                edge.transports.join(" and "),
+                edge.channels
+            );
+            line(out, "Edge", &words);
+        }
+        if let Some(more) = witness.edges.len().checked_sub(EDGES_SHOWN).filter(|more| *more > 0) {
+            line(out, "Edge", &format!("{more} more in --json"));
+        }
+        if witness.edges.is_empty() && gpu {
+            line(out, "Edge", "unknown: NCCL's log names no connection");
+        }
     }
 }
 

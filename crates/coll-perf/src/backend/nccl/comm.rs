@@ -1,0 +1,301 @@
+//! A communicator: made with a deadline, and given up where it does not come about.
+#![allow(unsafe_code, reason = "NCCL is a C library")]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use linkproof_common::cuda::{GpuContext, Stream};
+use linkproof_common::error::{Error, ErrorKind, Result};
+use linkproof_common::units::show_duration;
+use nccl_sys as sys;
+
+use super::library::Library;
+use crate::collective::{Call, Kind};
+use crate::dtype::DataType;
+use crate::group::{Alarm, Group};
+use crate::redop::RedOp;
+
+/// How often a wait for the library looks whether the run is over.
+const LOOK_AROUND: Duration = Duration::from_millis(20);
+
+/// One rank's end of it.
+pub(super) struct Comm {
+    library: &'static Library,
+    raw: sys::ncclComm_t,
+    n_ranks: u32,
+    /// Given up: what is outstanding in it may never end.
+    broken: bool,
+}
+
+// SAFETY: a communicator may be used by one thread at a time, and has one owner.
+unsafe impl Send for Comm {}
+
+/// The buffers of a call, on the device.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Buffers {
+    pub(super) send: u64,
+    pub(super) recv: u64,
+}
+
+impl Comm {
+    /// Joins the ranks of `group`, each on the GPU of its `context`. The identity travels through the group.
+    ///
+    /// Calls on a communicator that does not block go through a thread of NCCL's, which small messages feel. So it
+    /// blocks, and the call that may wait for ever, this one, is made by a thread that is left behind if it does.
+    ///
+    /// # Errors
+    /// The library's, with its words; [`ErrorKind::PeerTimeout`] where it does not come about within `limit`.
+    pub(super) fn join(
+        library: &'static Library,
+        group: &mut dyn Group,
+        context: &Arc<GpuContext>,
+        alarm: &Alarm,
+        limit: Duration,
+    ) -> Result<Self> {
+        let id = exchange_id(library, group)?;
+        let (rank, n_ranks) = (group.rank(), group.n_ranks());
+        let (tell, told) = std::sync::mpsc::channel();
+        let context = Arc::clone(context);
+        std::thread::spawn(move || {
+            let joined = context.bind().and_then(|()| Self::init(library, id, rank, n_ranks));
+            // Nobody listens any more where it took too long.
+            let _ = tell.send(joined);
+        });
+        let deadline = Instant::now() + limit;
+        loop {
+            match told.recv_timeout(LOOK_AROUND) {
+                Ok(joined) => return joined,
+                Err(_) if alarm.is_raised() => {
+                    return Err(Error::new(ErrorKind::PeerLost, "another rank has ended the run"));
+                }
+                Err(_) if Instant::now() < deadline => {}
+                Err(_) => {
+                    let what =
+                        format!("NCCL has not brought the ranks together within {}", show_duration(limit));
+                    return Err(Error::new(ErrorKind::PeerTimeout, what).hint(
+                        "see that it uses an interface that reaches the others: NCCL_SOCKET_IFNAME, NCCL_IB_HCA",
+                    ));
+                }
+            }
+        }
+    }
+
+    fn init(library: &'static Library, id: sys::ncclUniqueId, rank: u32, n_ranks: u32) -> Result<Self> {
+        let mut config = sys::ncclConfig_t { blocking: 1, ..Default::default() };
+        let mut raw = std::ptr::null_mut();
+        let (rank, count) = (rank.cast_signed(), n_ranks.cast_signed());
+        // SAFETY: the pointers are this function's, and NCCL has copied what it needs when the call returns.
+        let result =
+            unsafe { (library.table().ncclCommInitRankConfig)(&mut raw, count, id, rank, &mut config) };
+        library.check(result, "ncclCommInitRankConfig")?;
+        Ok(Self { library, raw, n_ranks, broken: false })
+    }
+
+    /// The failure of what runs in the background, if there is one.
+    ///
+    /// # Errors
+    /// That failure.
+    pub(super) fn ensure_well(&self) -> Result<()> {
+        let mut state = sys::ncclSuccess;
+        // SAFETY: the communicator is ours.
+        let result = unsafe { (self.library.table().ncclCommGetAsyncError)(self.raw, &mut state) };
+        self.library.check(result, "ncclCommGetAsyncError")?;
+        self.library.check(state, "the collective")
+    }
+
+    /// What is outstanding may never end.
+    pub(super) fn give_up(&mut self) {
+        self.broken = true;
+    }
+
+    /// Puts `call` into `stream`.
+    ///
+    /// # Errors
+    /// The library's.
+    ///
+    /// # Safety
+    /// The buffers are of this rank's shape of the call, in the context's memory, and nothing else uses them until the
+    /// stream has come to the end of it.
+    pub(super) unsafe fn enqueue(&self, call: &Call, rank: u32, at: Buffers, stream: &Stream) -> Result<()> {
+        // SAFETY: as the caller says.
+        let result = unsafe { self.enqueue_raw(call, rank, at, stream.raw()) };
+        self.library.check(result, call.collective.name)
+    }
+
+    unsafe fn enqueue_raw(
+        &self,
+        call: &Call,
+        rank: u32,
+        at: Buffers,
+        stream: sys::cudaStream_t,
+    ) -> sys::ncclResult_t {
+        let t = self.library.table();
+        let (send, recv) = (at.send as *const std::ffi::c_void, at.recv as *mut std::ffi::c_void);
+        let (count, dtype, comm) = (call.count as usize, dtype(call.dtype), self.raw);
+        let op = call.redop.map_or(sys::ncclSum, redop);
+        let root = call.root.unwrap_or(0).cast_signed();
+        // SAFETY: as the caller says; counts and types are those that the buffers were made for.
+        unsafe {
+            match (call.collective.kind, t.ncclAlltoAll, t.ncclGather, t.ncclScatter) {
+                (Kind::AllReduce, ..) => (t.ncclAllReduce)(send, recv, count, dtype, op, comm, stream),
+                (Kind::AllGather, ..) => (t.ncclAllGather)(send, recv, count, dtype, comm, stream),
+                (Kind::ReduceScatter, ..) => {
+                    (t.ncclReduceScatter)(send, recv, count, dtype, op, comm, stream)
+                }
+                (Kind::Broadcast, ..) => (t.ncclBroadcast)(send, recv, count, dtype, root, comm, stream),
+                (Kind::Reduce, ..) => (t.ncclReduce)(send, recv, count, dtype, op, root, comm, stream),
+                (Kind::Alltoall, Some(alltoall), ..) => alltoall(send, recv, count, dtype, comm, stream),
+                (Kind::Gather, _, Some(gather), _) => gather(send, recv, count, dtype, root, comm, stream),
+                (Kind::Scatter, .., Some(scatter)) => scatter(send, recv, count, dtype, root, comm, stream),
+                (Kind::Hypercube, ..) => self.hypercube(call, rank, at, stream),
+                _ => self.messages(call, rank, at, stream),
+            }
+        }
+    }
+
+    /// What has no call of its own, as a group of sends and receives: what each wants from whom says the shapes.
+    unsafe fn messages(
+        &self,
+        call: &Call,
+        rank: u32,
+        at: Buffers,
+        stream: sys::cudaStream_t,
+    ) -> sys::ncclResult_t {
+        use crate::collective::Source;
+        let t = self.library.table();
+        let dtype_size = call.dtype.bytes();
+        let from_here = |peer: u32| {
+            let parts = call.shape(peer).parts.into_iter();
+            parts.filter_map(move |part| match part.source {
+                Source::Rank { rank: from, offset } if from == rank => Some((offset, part.bytes)),
+                _ => None,
+            })
+        };
+        // SAFETY: as the caller says.
+        unsafe {
+            let mut result = (t.ncclGroupStart)();
+            let mut keep = |now| {
+                if result == sys::ncclSuccess {
+                    result = now;
+                }
+            };
+            for peer in 0..self.n_ranks {
+                for (offset, bytes) in from_here(peer).filter(|(_, bytes)| *bytes > 0) {
+                    let from = (at.send + offset) as *const std::ffi::c_void;
+                    let count = (bytes / dtype_size) as usize;
+                    keep((t.ncclSend)(from, count, dtype(call.dtype), peer.cast_signed(), self.raw, stream));
+                }
+            }
+            for part in call.shape(rank).parts.iter().filter(|part| part.bytes > 0) {
+                if let Source::Rank { rank: from, .. } = part.source {
+                    let to = (at.recv + part.at) as *mut std::ffi::c_void;
+                    let count = (part.bytes / dtype_size) as usize;
+                    keep((t.ncclRecv)(to, count, dtype(call.dtype), from.cast_signed(), self.raw, stream));
+                }
+            }
+            keep((t.ncclGroupEnd)());
+            result
+        }
+    }
+
+    /// Doubling what a rank has, pair by pair; a group of one send and one receive in each step.
+    unsafe fn hypercube(
+        &self,
+        call: &Call,
+        rank: u32,
+        at: Buffers,
+        stream: sys::cudaStream_t,
+    ) -> sys::ncclResult_t {
+        let t = self.library.table();
+        let block = call.count_bytes();
+        let place = |rank: u32| at.recv + u64::from(rank) * block;
+        let (comm, dtype) = (self.raw, dtype(call.dtype));
+        // SAFETY: as the caller says. A rank's own block is sent to itself where it is not in its place.
+        unsafe {
+            if at.send != place(rank) {
+                let (from, to) = (at.send as *const std::ffi::c_void, place(rank) as *mut std::ffi::c_void);
+                let (count, own) = (call.count as usize, rank.cast_signed());
+                (t.ncclGroupStart)();
+                (t.ncclSend)(from, count, dtype, own, comm, stream);
+                (t.ncclRecv)(to, count, dtype, own, comm, stream);
+                (t.ncclGroupEnd)();
+            }
+            let mut result = sys::ncclSuccess;
+            for bit in 0..self.n_ranks.trailing_zeros() {
+                let peer = rank ^ (1 << bit);
+                let range = |rank: u32| place(rank >> bit << bit);
+                let count = (call.count << bit) as usize;
+                let (from, to) =
+                    (range(rank) as *const std::ffi::c_void, range(peer) as *mut std::ffi::c_void);
+                (t.ncclGroupStart)();
+                (t.ncclSend)(from, count, dtype, peer.cast_signed(), comm, stream);
+                (t.ncclRecv)(to, count, dtype, peer.cast_signed(), comm, stream);
+                result = (t.ncclGroupEnd)();
+            }
+            result
+        }
+    }
+}
+
+impl Drop for Comm {
+    fn drop(&mut self) {
+        if self.raw.is_null() {
+            return;
+        }
+        let t = self.library.table();
+        // SAFETY: the communicator is ours and freed once. One that is broken is aborted: it may never end otherwise.
+        unsafe {
+            if self.broken {
+                (t.ncclCommAbort)(self.raw);
+            } else {
+                (t.ncclCommDestroy)(self.raw);
+            }
+        }
+    }
+}
+
+/// Rank 0 makes the identity, and the group carries it.
+fn exchange_id(library: &Library, group: &mut dyn Group) -> Result<sys::ncclUniqueId> {
+    let mut id = sys::ncclUniqueId { internal: [0; sys::NCCL_UNIQUE_ID_BYTES] };
+    if group.rank() == 0 {
+        // SAFETY: `id` is ours.
+        library.check(unsafe { (library.table().ncclGetUniqueId)(&mut id) }, "ncclGetUniqueId")?;
+    }
+    let own: Vec<u8> = id.internal.iter().map(|byte| byte.cast_unsigned()).collect();
+    let all = group.all_gather(&own)?;
+    let first = all
+        .first()
+        .filter(|blob| blob.len() == sys::NCCL_UNIQUE_ID_BYTES)
+        .ok_or_else(|| Error::new(ErrorKind::Protocol, "rank 0 sent no identity for the communicator"))?;
+    for (to, from) in id.internal.iter_mut().zip(first) {
+        *to = from.cast_signed();
+    }
+    Ok(id)
+}
+
+fn dtype(dtype: DataType) -> sys::ncclDataType_t {
+    match dtype {
+        DataType::Int8 => sys::ncclInt8,
+        DataType::Uint8 => sys::ncclUint8,
+        DataType::Int32 => sys::ncclInt32,
+        DataType::Uint32 => sys::ncclUint32,
+        DataType::Int64 => sys::ncclInt64,
+        DataType::Uint64 => sys::ncclUint64,
+        DataType::Half => sys::ncclFloat16,
+        DataType::Float => sys::ncclFloat32,
+        DataType::Double => sys::ncclFloat64,
+        DataType::Bfloat16 => sys::ncclBfloat16,
+        DataType::F8e4m3 => sys::ncclFloat8e4m3,
+        DataType::F8e5m2 => sys::ncclFloat8e5m2,
+    }
+}
+
+fn redop(redop: RedOp) -> sys::ncclRedOp_t {
+    match redop {
+        RedOp::Sum => sys::ncclSum,
+        RedOp::Prod => sys::ncclProd,
+        RedOp::Max => sys::ncclMax,
+        RedOp::Min => sys::ncclMin,
+        RedOp::Avg => sys::ncclAvg,
+    }
+}
