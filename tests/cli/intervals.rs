@@ -1,6 +1,8 @@
 //! Long runs, interval by interval: what is told while they go on, and what stays of it in the result.
 
-use linkproof_tests::{Finished, Running, Tool, free_port};
+use std::time::{Duration, Instant};
+
+use linkproof_tests::{Finished, Running, SOON, Tool, free_port};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -26,7 +28,7 @@ fn number(value: &Value) -> f64 {
 }
 
 /// MiB/s of an interval of messages of `size` bytes.
-fn mib_per_sec(interval: &Value, size: f64) -> f64 {
+pub(crate) fn mib_per_sec(interval: &Value, size: f64) -> f64 {
     number(&interval["messages"]) * size / 1_048_576.0 / (number(&interval["elapsed_ns"]) / 1e9)
 }
 
@@ -171,14 +173,25 @@ fn resident_kib(of: &Running) -> u64 {
 /// heap. Sixteen bytes kept for each batch of completions, or eight for each round trip, would be more.
 const SLACK_KIB: u64 = 1024;
 
-fn memory_stays(tool: &str) {
+/// Waits until `client` has told of `count` intervals, on whichever stream.
+fn await_told(client: &Running, count: usize) {
+    let deadline = Instant::now() + SOON;
+    while lines(&client.stderr()).len() + lines(&client.stdout()).len() < count {
+        assert!(Instant::now() < deadline, "no {count} intervals within {SOON:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Runs `tool` with options that give it an interval each 100 ms for 6 s or more, and stops it then.
+pub(crate) fn memory_stays(tool: &str, options: &str) {
     let (server, to) = server(tool);
-    let client = Tool::tcp(tool).args(&to).args("-s 64 -D 6 --rounds 1 --interval 100ms").start();
-    await_intervals(&client, 10, |_| true);
+    let client = Tool::tcp(tool).args(&to).args(options).start();
+    await_told(&client, 10);
     let before = [resident_kib(&client), resident_kib(&server)];
-    await_intervals(&client, 50, |_| true);
+    await_told(&client, 50);
     let after = [resident_kib(&client), resident_kib(&server)];
-    client.finish().exits(0);
+    client.signal(Signal::SIGINT);
+    client.finish();
     for (end, (before, after)) in ["client", "server"].iter().zip(before.into_iter().zip(after)) {
         assert!(after.abs_diff(before) < SLACK_KIB, "{tool}: {before} KiB have become {after} at the {end}");
     }
@@ -186,5 +199,7 @@ fn memory_stays(tool: &str) {
 
 #[test]
 fn memory_stays_where_it_was_after_the_first_second() {
-    ["write-bw", "write-lat"].into_iter().for_each(memory_stays);
+    for tool in ["write-bw", "write-lat"] {
+        memory_stays(tool, "-D 60 --rounds 1 --interval 100ms -s 64");
+    }
 }

@@ -17,4 +17,5 @@ mod serving;
 mod stopped_clients;
 mod strangers;
 mod threads;
+mod until_stopped;
 mod usage;

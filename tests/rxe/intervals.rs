@@ -6,6 +6,7 @@ use std::time::Duration;
 use linkproof_tests::lab::{Fault, Lab, Running, User, Vm};
 use linkproof_tests::schema;
 
+use crate::failures::signal_in;
 use crate::{port, server_in_a, start_client_in_b};
 
 /// How long the client may take until it has told of some intervals.
@@ -61,4 +62,22 @@ fn a_latency_and_two_directions_are_cut_into_intervals_too() {
             assert!(round["intervals"]["count"].as_u64().unwrap() >= 2, "{}", outcome.show());
         }
     }
+}
+
+#[test]
+fn a_run_until_it_is_stopped_ends_well_on_both_ends() {
+    let Some(lab) = Lab::get("a_run_until_it_is_stopped_ends_well_on_both_ends") else { return };
+    let port = port();
+    let server = server_in_a(lab, &port, &["--once", "--json"]);
+    let options = ["--run-infinitely", "--interval", "500ms", "-s", "4K", "-t", "16", "-b", "--json"];
+    let mut client = start_client_in_b(lab, &port, &options);
+    client.await_documents(6, TOLD_WITHIN);
+    signal_in(lab, Vm::B, &port, "INT");
+    let outcome = client.finish().expect_status(0);
+    let (intervals, document) = schema::parse_lines(&outcome.stdout);
+    for direction in ["client_to_server", "server_to_client"] {
+        assert!(intervals.iter().any(|interval| interval["direction"] == direction), "{}", outcome.show());
+    }
+    assert_eq!(document["verdict"]["ok"], true, "{}", outcome.show());
+    assert_eq!(server.finish().expect_status(0).json(), document);
 }

@@ -8,7 +8,7 @@ use linkproof_common::environment::Host;
 use linkproof_common::error::{Error, ErrorKind, Origin};
 use linkproof_common::gid::{GidType, LinkLayer};
 use linkproof_common::plan::{RoundLength, Traffic, Transport};
-use linkproof_common::report::Document;
+use linkproof_common::report::{Document, INTERVAL_SCHEMA};
 use linkproof_common::validate::Direction;
 use linkproof_tests::schema;
 use serde::Serialize;
@@ -222,11 +222,31 @@ fn numbers_are_numbers_and_all_errors_are_told() {
 }
 
 #[test]
-fn both_lengths_of_a_round_are_valid() {
-    for length in [RoundLength::Iterations(5000), RoundLength::Seconds(0.5)] {
+fn every_length_of_a_round_is_valid() {
+    for length in [RoundLength::Iterations(5000), RoundLength::Seconds(0.5), RoundLength::UntilStopped] {
         let mut document = sample::full_tcp();
         document.plan.as_mut().expect("a plan").round_length = length;
         schema::validate(&serde_json::to_value(document).expect("JSON"));
+    }
+}
+
+#[test]
+fn an_interval_takes_no_field_that_nobody_knows_and_lacks_none_that_is_always_there() {
+    let line = json!({
+        "schema": INTERVAL_SCHEMA, "tool": "write-lat", "began": "2026-11-29T17:03:21.123Z", "size_bytes": 2,
+        "round": 0, "direction": "client_to_server", "begin_ns": 0, "elapsed_ns": 1_000_000_000, "messages": 5,
+        "latency": {"t_typical_usec": 1.5, "p99_usec": 2.5, "t_max_usec": 3.5},
+    });
+    assert!(schema::interval_errors(&line).is_empty());
+    for at in objects_of(&line) {
+        let mut changed = line.clone();
+        fields_at(&mut changed, &at).insert("surprise".to_owned(), json!(1));
+        assert!(!schema::interval_errors(&changed).is_empty(), "the schema takes {at}/surprise");
+    }
+    for name in line.as_object().expect("an object").keys() {
+        let mut changed = line.clone();
+        fields_at(&mut changed, "").remove(name);
+        assert_eq!(schema::interval_errors(&changed).is_empty(), name == "latency", "{name}");
     }
 }
 

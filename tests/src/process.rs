@@ -154,6 +154,11 @@ impl Running {
         self.stdout.text().lines().map(str::to_owned).collect()
     }
 
+    /// What it has written to stdout so far.
+    pub fn stdout(&self) -> String {
+        self.stdout.text()
+    }
+
     /// What it has written to stderr so far.
     pub fn stderr(&self) -> String {
         self.stderr.text()

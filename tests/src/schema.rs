@@ -1,34 +1,54 @@
-//! The schema of the result document, `schema/result.v1.json`.
+//! The schemas of what the tools write: the result document, `schema/result.v1.json`, and the line of an interval,
+//! `schema/interval.v1.json`.
 
 use std::sync::OnceLock;
 
 use jsonschema::Validator;
 use serde_json::Value;
 
-/// The schema.
+/// The schema of the result document.
 ///
 /// # Panics
 /// Where it isn't JSON.
 pub fn document() -> &'static Value {
     static SCHEMA: OnceLock<Value> = OnceLock::new();
-    SCHEMA.get_or_init(|| {
-        serde_json::from_str(include_str!("../../schema/result.v1.json")).expect("the schema is JSON")
-    })
+    SCHEMA.get_or_init(|| read(include_str!("../../schema/result.v1.json")))
 }
 
-fn validator() -> &'static Validator {
-    static VALIDATOR: OnceLock<Validator> = OnceLock::new();
-    VALIDATOR.get_or_init(|| {
-        jsonschema::draft202012::options()
-            .should_validate_formats(true)
-            .build(document())
-            .expect("the schema is a JSON Schema")
-    })
+/// The schema of an interval's line.
+///
+/// # Panics
+/// Where it isn't JSON.
+pub fn interval() -> &'static Value {
+    static SCHEMA: OnceLock<Value> = OnceLock::new();
+    SCHEMA.get_or_init(|| read(include_str!("../../schema/interval.v1.json")))
 }
 
-/// Everything that is wrong with `value`, each with its place; empty where it is valid.
+fn read(text: &str) -> Value {
+    serde_json::from_str(text).expect("the schema is JSON")
+}
+
+fn validator(of: &Value) -> Validator {
+    jsonschema::draft202012::options()
+        .should_validate_formats(true)
+        .build(of)
+        .expect("the schema is a JSON Schema")
+}
+
+fn errors_by(validator: &Validator, value: &Value) -> Vec<String> {
+    validator.iter_errors(value).map(|error| format!("{}: {error}", error.instance_path())).collect()
+}
+
+/// Everything that is wrong with a result document, each with its place; empty where it is valid.
 pub fn errors(value: &Value) -> Vec<String> {
-    validator().iter_errors(value).map(|error| format!("{}: {error}", error.instance_path())).collect()
+    static VALIDATOR: OnceLock<Validator> = OnceLock::new();
+    errors_by(VALIDATOR.get_or_init(|| validator(document())), value)
+}
+
+/// The same for an interval's line.
+pub fn interval_errors(value: &Value) -> Vec<String> {
+    static VALIDATOR: OnceLock<Validator> = OnceLock::new();
+    errors_by(VALIDATOR.get_or_init(|| validator(interval())), value)
 }
 
 /// Checks that `value` is a valid result document.
@@ -53,4 +73,20 @@ pub fn parse(text: &str) -> Value {
         serde_json::from_str(text).unwrap_or_else(|error| panic!("not one JSON value: {error}:\n{text}"));
     validate(&value);
     value
+}
+
+/// Parses `text`, which is JSON Lines: valid intervals and, last, a valid result document.
+///
+/// # Panics
+/// Where it isn't.
+pub fn parse_lines(text: &str) -> (Vec<Value>, Value) {
+    let mut lines: Vec<&str> = text.lines().collect();
+    let document = parse(lines.pop().unwrap_or_else(|| panic!("no line at all")));
+    let interval = |line: &&str| {
+        let value = serde_json::from_str(line).unwrap_or_else(|error| panic!("no JSON: {error}:\n{line}"));
+        let errors = interval_errors(&value);
+        assert!(errors.is_empty(), "no interval:\n  {}\n{line}", errors.join("\n  "));
+        value
+    };
+    (lines.iter().map(interval).collect(), document)
 }

@@ -33,9 +33,7 @@ use clap::{ArgMatches, Args, Parser};
 
 use crate::device::{DeviceWish, Library};
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::{
-    self, MAX_QPS, MAX_ROUNDS, MAX_THREADS, MAX_TX_DEPTH, Plan, RoundLength, Traffic, Transport,
-};
+use crate::plan::{self, MAX_QPS, MAX_ROUNDS, MAX_THREADS, MAX_TX_DEPTH, Plan, Traffic, Transport};
 
 /// Which device, port and address this end uses.
 #[derive(Args, Clone, Debug)]
@@ -298,7 +296,7 @@ impl TransferArgs {
     /// is held back, in which the queue never fills, after one write.
     fn default_warmup(&self) -> u64 {
         let depth = if self.pace.rate_limit.is_some() { 1 } else { u64::from(self.tx_depth) };
-        if self.duration.is_some() { depth } else { depth.min(self.iters) }
+        if self.duration.is_some() || self.long.run_infinitely { depth } else { depth.min(self.iters) }
     }
 
     /// The plan of a run of `tool` over `transport`.
@@ -308,15 +306,13 @@ impl TransferArgs {
     pub fn plan(&self, tool: &str, transport: Transport) -> Result<Plan> {
         self.queue.check(transport)?;
         let post_list = self.queue.post_list.unwrap_or(1);
+        let (round_length, rounds) = self.long.rounds(self.iters, self.duration, self.rounds)?;
         let plan = Plan {
             tool: tool.to_owned(),
             transport,
             sizes_bytes: if self.all { all_sizes() } else { self.size.bytes().to_vec() },
-            round_length: match self.duration {
-                Some(seconds) => RoundLength::Seconds(seconds / f64::from(self.rounds)),
-                None => RoundLength::Iterations(self.iters),
-            },
-            rounds: self.rounds,
+            round_length,
+            rounds,
             interval_seconds: self.long.interval_seconds(),
             warmup_iterations: self.warmup.map_or_else(|| self.default_warmup(), u64::from),
             qps: self.qp,
@@ -342,6 +338,7 @@ impl TransferArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::RoundLength;
     use crate::rate::Rate;
 
     #[derive(Parser)]

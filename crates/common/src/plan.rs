@@ -1,4 +1,5 @@
-//! The plan of a run: everything that both ends must agree on, with its limits checked in one place, `checks`,
+//! The plan of a run: everything that both ends must agree on, with its limits checked in one place, `checks`
+//! and `rounds`,
 //! and what follows from it for memory, `layout`.
 //!
 //! The client makes it from its arguments, the server checks it again (a plan comes over the network) and holds
@@ -18,6 +19,7 @@ use crate::validate::Direction;
 
 mod checks;
 mod layout;
+mod rounds;
 
 pub use layout::{BufferLayout, Regions, Slots};
 
@@ -71,6 +73,8 @@ pub enum RoundLength {
     Iterations(u64),
     /// After this many seconds; what is outstanding then is completed and counted.
     Seconds(f64),
+    /// When the user stops it; what is outstanding then is completed and counted.
+    UntilStopped,
 }
 
 /// Whether the server writes as well.
@@ -265,7 +269,7 @@ impl Plan {
     /// The time after which a round ends, if it is time that ends it.
     pub fn round_duration(&self) -> Option<Duration> {
         match self.round_length {
-            RoundLength::Iterations(_) => None,
+            RoundLength::Iterations(_) | RoundLength::UntilStopped => None,
             RoundLength::Seconds(seconds) => Some(Duration::from_secs_f64(seconds)),
         }
     }
@@ -279,7 +283,7 @@ impl Plan {
     pub fn round_iterations(&self) -> Option<u64> {
         match self.round_length {
             RoundLength::Iterations(iters) => Some(iters),
-            RoundLength::Seconds(_) => None,
+            RoundLength::Seconds(_) | RoundLength::UntilStopped => None,
         }
     }
 
@@ -289,7 +293,13 @@ impl Plan {
             RoundLength::Iterations(1) => "1 iteration".to_owned(),
             RoundLength::Iterations(iters) => format!("{iters} iterations"),
             RoundLength::Seconds(seconds) => show_duration(Duration::from_secs_f64(seconds)),
+            RoundLength::UntilStopped => "until it is stopped".to_owned(),
         }
+    }
+
+    /// Whether the user's wish to stop is how the run ends, and not its interruption.
+    pub fn is_until_stopped(&self) -> bool {
+        self.round_length == RoundLength::UntilStopped
     }
 }
 

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use linkproof_common::args::{Parsed, TransferArgs, given_of};
 use linkproof_common::conduct::{self, Tool, client, server};
 use linkproof_common::error::ExitStatus;
-use linkproof_common::report::{Layout, Output};
+use linkproof_common::report::Output;
 
 use crate::args::Args;
 use crate::write::WriteBw;
@@ -31,7 +31,7 @@ fn run(parsed: &Parsed<Args>) -> ExitStatus {
     match &args.peer.host {
         Some(host) => {
             let plan = args.transfer.plan(WriteBw::NAME, ends.transport());
-            let output = Output::new(WriteBw::NAME, &args.output, Layout::Pretty);
+            let output = Output::of_client(WriteBw::NAME, &args.output, &args.transfer.long);
             client::run(&mut tool, ends, host, plan, &output)
         }
         None => server::run(&mut tool, ends, &given_of::<TransferArgs>(&parsed.given), &args.output),

@@ -84,7 +84,8 @@ impl Tool for WriteBw {
         let watched = self.pump_all(stage, limit, until, &mut done);
         let counts = Counts::of(&done);
         let watched = watched.map_err(|failure| failure.fact("got so far", counts.progress(stage)))?;
-        let cut_short = watched.interrupted || watched.stopped_by_peer;
+        // Who stops a run that has no other end has not cut it short.
+        let cut_short = (watched.interrupted || watched.stopped_by_peer) && !plan.is_until_stopped();
         let whole = limit != u64::MAX && counts.completed == limit.saturating_mul(plan.qps.into());
         Ok(Performed {
             per_qp: counts.per_qp,

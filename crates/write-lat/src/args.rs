@@ -8,7 +8,7 @@ use linkproof_common::args::{
 };
 use linkproof_common::conduct::{Ends, Tool};
 use linkproof_common::error::{Error, ErrorKind, Result};
-use linkproof_common::plan::{self, MAX_ROUNDS, Plan, RoundLength, Traffic, Transport};
+use linkproof_common::plan::{self, MAX_ROUNDS, Plan, Traffic, Transport};
 
 use crate::latency::{MAX_RAW_SAMPLES, WriteLat};
 
@@ -58,7 +58,7 @@ pub(crate) struct LatencyArgs {
     #[arg(short = 'H', long)]
     pub(crate) histogram: bool,
     /// Write every sample to FILE, a line each: size, round, number, half round trip in microseconds
-    #[arg(short = 'U', long, value_name = "FILE", conflicts_with = "duration")]
+    #[arg(short = 'U', long, value_name = "FILE", conflicts_with_all = ["duration", "run_infinitely"])]
     pub(crate) raw_samples: Option<PathBuf>,
     /// Send a known pattern, and have both ends check each message, between the samples
     #[arg(long)]
@@ -116,15 +116,13 @@ impl LatencyArgs {
     /// [`ErrorKind::Usage`] where options contradict each other.
     pub(crate) fn plan(&self, transport: Transport) -> Result<Plan> {
         self.qp.check(transport)?;
+        let (round_length, rounds) = self.long.rounds(self.iters, self.duration, self.rounds)?;
         let plan = Plan {
             tool: WriteLat::NAME.to_owned(),
             transport,
             sizes_bytes: if self.all { args::all_sizes() } else { self.size.bytes().to_vec() },
-            round_length: match self.duration {
-                Some(seconds) => RoundLength::Seconds(seconds / f64::from(self.rounds)),
-                None => RoundLength::Iterations(self.iters),
-            },
-            rounds: self.rounds,
+            round_length,
+            rounds,
             interval_seconds: self.long.interval_seconds(),
             warmup_iterations: self.warmup.map_or(WARMUP.min(self.iters), u64::from),
             qps: 1,

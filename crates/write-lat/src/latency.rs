@@ -171,7 +171,7 @@ impl WriteLat {
             elapsed_ns: &mut elapsed_ns,
         };
         let watched = watch(stage, until, &stop, latencies, ping)?;
-        let partial = watched.interrupted && answered < limit;
+        let partial = watched.interrupted && answered < limit && !stage.plan().is_until_stopped();
         let (stretch, size_bytes) = (stage.stretch, stage.slots.size);
         let direction = stage.session.role().writes();
         let round = |number| Round {

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use linkproof_common::args::{Parsed, given_of};
 use linkproof_common::conduct::{self, Tool, client, server};
 use linkproof_common::error::ExitStatus;
-use linkproof_common::report::{Layout, Output};
+use linkproof_common::report::Output;
 
 use crate::args::{Args, LatencyArgs};
 use crate::latency::WriteLat;
@@ -32,7 +32,7 @@ fn run(parsed: &Parsed<Args>) -> ExitStatus {
             &args.output,
         );
     };
-    let output = Output::new(WriteLat::NAME, &args.output, Layout::Pretty);
+    let output = Output::of_client(WriteLat::NAME, &args.output, &args.latency.long);
     let output = if args.latency.histogram { output.with_histograms() } else { output };
     match WriteLat::new().writing_samples_to(args.latency.raw_samples.as_deref()) {
         Ok(mut tool) => client::run(&mut tool, ends, host, args.latency.plan(ends.transport()), &output),

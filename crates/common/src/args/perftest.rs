@@ -41,7 +41,6 @@ const WAYS_OUT: &WaysOut = &[
     (&["-X", "--vector"], "completions are polled for, no interrupt is used: leave it out"),
     (&["--report-both", "--report-per-port"], "--json has each direction of each round in rounds[], -v shows them"),
     (&["--reversed"], "swap server and client: start the server on this host"),
-    (&["--run-infinitely"], "run the client in a shell loop, the server stays; or use a long -D"),
     (&["--out-json"], "use --json: one document on stdout instead of the table"),
     (&["--out-json-file"], "use --json=FILE: one document in FILE beside the table"),
     (&["--output"], "use --json with jq: .results[0].bw_average_mib_per_sec or .results[0].msg_rate_mpps"),

@@ -79,7 +79,7 @@ fn measure<T: Tool>(
     document.conditions = vec![session.conditions().clone()];
     let mut live = output.live(document);
     let ending = all_points(tool, channel, &session, &mut live, &mut document.rounds)?;
-    output.finish(live);
+    output.finish(live)?;
     document.conditions = vec![conditions(tool, &session)];
     channel.send(&Message::Finish)?;
     document.evidence = session.evidence();
@@ -130,6 +130,9 @@ fn one_stretch<T: Tool>(tool: &mut T, mut stage: Stage, rounds: &mut Vec<Round>)
         Ok((performed, expect_outcome(stage.channel)?))
     })?;
     session.observer().end_round();
+    // A run that only its user ends is complete then, if there is anything to show.
+    let has_begun = performed.round.as_ref().is_some_and(|round| round.messages > 0);
+    let is_regular_end = session.plan().is_until_stopped() && has_begun;
     if let Some(mut ours) = performed.round {
         ours.checked = outcome.checked;
         ours.answers_checked = performed.inspected;
@@ -142,7 +145,7 @@ fn one_stretch<T: Tool>(tool: &mut T, mut stage: Stage, rounds: &mut Vec<Round>)
         }
         rounds.push(theirs);
     }
-    Ok(if performed.interrupted { Ending::Interrupted } else { Ending::Complete })
+    Ok(if performed.interrupted && !is_regular_end { Ending::Interrupted } else { Ending::Complete })
 }
 
 fn expect_begun(channel: &mut dyn Channel) -> Result<()> {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    MAX_INTERVAL_SECONDS, MAX_MSG_SIZE, MAX_QPS, MAX_ROUNDS, MAX_SECONDS, MAX_SIZES, MAX_THREADS,
-    MAX_TX_DEPTH, MIN_INTERVAL_SECONDS, PATH_MTUS, Plan, RoundLength, Transport, whole_lists,
+    MAX_MSG_SIZE, MAX_QPS, MAX_ROUNDS, MAX_SIZES, MAX_THREADS, MAX_TX_DEPTH, PATH_MTUS, Plan, RoundLength,
+    Transport, whole_lists,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::qp;
@@ -32,15 +32,7 @@ impl Plan {
         self.requirements.check(self.traffic)?;
         within("--rounds", self.rounds, 1, MAX_ROUNDS)?;
         within("--warmup", self.warmup_iterations, 0, u64::from(u32::MAX))?;
-        match self.round_length {
-            RoundLength::Iterations(iters) => within("--iters", iters, 1, u64::from(u32::MAX))?,
-            RoundLength::Seconds(seconds) if seconds > 0.0 && seconds <= MAX_SECONDS => {}
-            RoundLength::Seconds(seconds) => {
-                return Err(usage(format!(
-                    "--duration is {seconds} s a round; more than 0 s and at most {MAX_SECONDS} s can be measured"
-                )));
-            }
-        }
+        self.check_round_length()?;
         self.check_interval()?;
         match self.path_mtu_bytes {
             Some(mtu) if !PATH_MTUS.contains(&mtu) => Err(usage(format!(
@@ -50,26 +42,6 @@ impl Plan {
                 "--mtu sets the path MTU of a queue pair, which --transport tcp does not have".to_owned(),
             )),
             _ => Ok(()),
-        }
-    }
-
-    fn check_interval(&self) -> Result<()> {
-        let Some(seconds) = self.interval_seconds else { return Ok(()) };
-        if !(MIN_INTERVAL_SECONDS..=MAX_INTERVAL_SECONDS).contains(&seconds) {
-            return Err(usage(format!(
-                "--interval is {seconds} s; it can be {MIN_INTERVAL_SECONDS} to {MAX_INTERVAL_SECONDS} s"
-            )));
-        }
-        match self.round_length {
-            RoundLength::Seconds(round) if round >= seconds => Ok(()),
-            RoundLength::Seconds(round) => Err(usage(format!(
-                "--interval is {seconds} s, and a round takes no more than {round} s: none would be whole"
-            ))
-            .hint(format!("-D is divided among {} rounds: raise it, or use --rounds 1", self.rounds))),
-            RoundLength::Iterations(_) => {
-                Err(usage("--interval cuts rounds by time, and -n ends them by number".to_owned())
-                    .hint("give the length of the run in seconds, with -D"))
-            }
         }
     }
 
@@ -174,11 +146,16 @@ fn repeated(sizes: &[u64]) -> Option<u64> {
     sizes.iter().enumerate().find_map(|(index, size)| before(index, size).then_some(*size))
 }
 
-fn usage(what: String) -> Error {
+pub(super) fn usage(what: String) -> Error {
     Error::new(ErrorKind::Usage, what).hint("--help lists every option with its range")
 }
 
-fn within<T: PartialOrd + std::fmt::Display>(name: &str, value: T, least: T, most: T) -> Result<()> {
+pub(super) fn within<T: PartialOrd + std::fmt::Display>(
+    name: &str,
+    value: T,
+    least: T,
+    most: T,
+) -> Result<()> {
     if value < least || value > most {
         return Err(usage(format!("{name} is {value}; it can be {least} to {most}")));
     }
@@ -264,27 +241,6 @@ mod tests {
     fn tcp_registers_no_memory() {
         let what = refused(|p| (p.transport, p.mr_per_qp) = (Transport::Tcp, true));
         assert!(what.starts_with("--mr-per-qp "), "{what}");
-    }
-
-    #[test]
-    fn an_interval_fits_into_a_round_by_time() {
-        let interval = |seconds, length| {
-            let change = |p: &mut Plan| (p.interval_seconds, p.round_length) = (Some(seconds), length);
-            let mut changed = plan();
-            change(&mut changed);
-            changed.check().map_err(|error| error.what)
-        };
-        let by_time = RoundLength::Seconds;
-        assert_eq!(interval(1.0, by_time(10.0)), Ok(()));
-        assert_eq!(interval(1.0, by_time(1.0)), Ok(()));
-        for bad in [0.0, 0.09, 3601.0, f64::NAN] {
-            assert!(
-                interval(bad, by_time(10_000.0)).unwrap_err().ends_with("it can be 0.1 to 3600 s"),
-                "{bad}"
-            );
-        }
-        assert!(interval(2.0, by_time(1.0)).unwrap_err().contains("none would be whole"));
-        assert!(interval(2.0, RoundLength::Iterations(5)).unwrap_err().contains("-n ends them by number"));
     }
 
     #[test]

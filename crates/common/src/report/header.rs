@@ -23,9 +23,10 @@ pub(super) fn header(document: &Document, plan: &Plan) -> String {
             format!("{} for each end that writes, at most {burst} messages at once", limit.rate),
         );
     }
+    let of = if plan.is_until_stopped() { "," } else { " of" };
     add(
         "Rounds",
-        format!("{} of {}, after {} of warm-up", plan.rounds, plan.describe_round(), plan.warmup_iterations),
+        format!("{}{of} {}, after {} of warm-up", plan.rounds, plan.describe_round(), plan.warmup_iterations),
     );
     if !document.conditions.is_empty() {
         add("Bound", conditions::describe_bindings(&document.conditions));

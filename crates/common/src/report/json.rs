@@ -1,13 +1,12 @@
 //! Where a document goes, and how.
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::error::{Error, ErrorKind, Result, show_io_error};
+use super::stream::{Stream, cannot_write};
+use crate::error::{Error, ErrorKind, Result};
 
 /// Where JSON was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +21,14 @@ impl JsonTarget {
     /// From the value of `--json[=FILE]`.
     pub fn from_option(option: Option<&Option<PathBuf>>) -> Option<Self> {
         option.map(|file| file.clone().map_or(Self::Stdout, Self::File))
+    }
+
+    /// What lines for it are written to.
+    pub(super) fn stream(&self) -> Stream {
+        match self {
+            Self::Stdout => Stream::Stdout,
+            Self::File(path) => Stream::File(path.clone()),
+        }
     }
 
     /// From a command line that was not understood: whoever asked for `--json` reads stdout all the same.
@@ -45,7 +52,8 @@ pub enum Layout {
     Line,
 }
 
-/// Writes `document`; a file is created, or for [`Layout::Line`] appended to.
+/// Writes `document`; a file is created, or for [`Layout::Line`] appended to. A pipe that its reader has closed is no
+/// failure.
 ///
 /// # Errors
 /// [`ErrorKind::Output`] with the path.
@@ -56,23 +64,10 @@ pub fn write_document(document: &impl Serialize, target: &JsonTarget, layout: La
     }
     .map_err(|error| Error::new(ErrorKind::Output, format!("cannot write the result as JSON: {error}")))?;
     text.push('\n');
-    match target {
-        JsonTarget::Stdout => std::io::stdout()
-            .lock()
-            .write_all(text.as_bytes())
-            .map_err(|error| failed(Path::new("standard output"), &error)),
-        JsonTarget::File(path) => write_file(path, &text, layout).map_err(|error| failed(path, &error)),
+    match (target, layout) {
+        (JsonTarget::File(path), Layout::Pretty) => {
+            std::fs::write(path, text).map_err(|error| cannot_write(path, &error))
+        }
+        _ => target.stream().write(&text).map(|_| ()),
     }
-}
-
-fn write_file(path: &Path, text: &str, layout: Layout) -> std::io::Result<()> {
-    let mut file = match layout {
-        Layout::Pretty => File::create(path)?,
-        Layout::Line => File::options().create(true).append(true).open(path)?,
-    };
-    file.write_all(text.as_bytes())
-}
-
-fn failed(path: &Path, error: &std::io::Error) -> Error {
-    Error::new(ErrorKind::Output, format!("cannot write {}: {}", path.display(), show_io_error(error)))
 }

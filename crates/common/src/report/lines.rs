@@ -1,34 +1,63 @@
-//! The line of an interval, in perftest's columns with ours behind them.
+//! The line of an interval: for people, in perftest's columns with ours behind them; for programs, as JSON.
 
 use std::time::SystemTime;
+
+use serde::Serialize;
 
 use super::table::show_bandwidth;
 use super::text::BandwidthUnit;
 use crate::intervals::Interval;
 use crate::plan::{Plan, Traffic};
 use crate::units::Bandwidth;
+use crate::validate::Direction;
 use crate::watch::sampling::Report;
+
+/// The version of the shape of an interval's line in JSON, `schema/interval.v1.json`.
+pub const INTERVAL_SCHEMA: &str = "linkproof/interval.v1";
 
 /// How the lines of a run look.
 #[derive(Clone, Debug)]
 pub(super) struct Lines {
     traffic: Traffic,
-    unit: BandwidthUnit,
+    kind: Kind,
+    above: String,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Text(BandwidthUnit),
+    Json { tool: &'static str },
 }
 
 impl Lines {
-    pub(super) fn text(plan: &Plan, unit: BandwidthUnit) -> Self {
-        Self { traffic: plan.traffic, unit }
+    /// Columns, with `above` above their names.
+    pub(super) fn text(plan: &Plan, unit: BandwidthUnit, above: String) -> Self {
+        Self { traffic: plan.traffic, kind: Kind::Text(unit), above }
+    }
+
+    /// An object a line.
+    pub(super) fn json(plan: &Plan, tool: &'static str) -> Self {
+        Self { traffic: plan.traffic, kind: Kind::Json { tool }, above: String::new() }
     }
 
     /// What stands above all lines.
     pub(super) fn header(&self) -> String {
-        format!("{}\n", columns(self.traffic, &names(self.traffic, self.unit)))
+        match self.kind {
+            Kind::Text(unit) => {
+                format!("{}{}\n", self.above, columns(self.traffic, &names(self.traffic, unit)))
+            }
+            Kind::Json { .. } => String::new(),
+        }
     }
 
     /// The line of an interval that began at `began`, with its line end.
     pub(super) fn line(&self, report: &Report, began: SystemTime) -> String {
-        format!("{}\n", columns(self.traffic, &values(report, self.traffic, self.unit, began)))
+        match self.kind {
+            Kind::Text(unit) => {
+                format!("{}\n", columns(self.traffic, &values(report, self.traffic, unit, began)))
+            }
+            Kind::Json { tool } => json(tool, self.traffic, report, began),
+        }
     }
 }
 
@@ -100,12 +129,54 @@ fn bandwidth(report: &Report) -> Bandwidth {
     Bandwidth::of(report.interval.messages.saturating_mul(report.size_bytes), report.interval.elapsed())
 }
 
+/// An interval's line in JSON.
+#[derive(Serialize)]
+struct IntervalLine<'a> {
+    schema: &'static str,
+    tool: &'a str,
+    began: String,
+    size_bytes: u64,
+    round: u32,
+    direction: Direction,
+    #[serde(flatten)]
+    interval: Interval,
+    #[serde(flatten)]
+    rates: Option<Rates>,
+}
+
+/// What a bandwidth tool works out of it.
+#[derive(Serialize)]
+struct Rates {
+    bw_average_mib_per_sec: f64,
+    bw_average_gbit_per_sec: f64,
+    msg_rate_mpps: f64,
+}
+
+fn json(tool: &str, traffic: Traffic, report: &Report, began: SystemTime) -> String {
+    let rates = (traffic != Traffic::PingPong).then(|| Rates {
+        bw_average_mib_per_sec: bandwidth(report).mib_per_sec(),
+        bw_average_gbit_per_sec: bandwidth(report).gbit_per_sec(),
+        msg_rate_mpps: report.interval.messages_per_sec() / 1e6,
+    });
+    let line = IntervalLine {
+        schema: INTERVAL_SCHEMA,
+        tool,
+        began: humantime::format_rfc3339_millis(began).to_string(),
+        size_bytes: report.size_bytes,
+        round: report.round,
+        direction: report.direction,
+        interval: report.interval,
+        rates,
+    };
+    // Numbers and words only: nothing in it that JSON can't say.
+    serde_json::to_string(&line).map(|line| format!("{line}\n")).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::intervals::IntervalLatency;
     use crate::plan::tests::plan;
-    use crate::validate::Direction;
     use std::time::Duration;
 
     fn report(latency: Option<IntervalLatency>) -> Report {
@@ -114,10 +185,13 @@ mod tests {
         Report { size_bytes: 65536, round: 1, direction: Direction::ServerToClient, interval }
     }
 
+    fn began() -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_123)
+    }
+
     fn shown(traffic: Traffic, report: &Report) -> String {
-        let lines = Lines::text(&Plan { traffic, ..plan() }, BandwidthUnit::Mib);
-        let began = SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_123);
-        format!("{}{}", lines.header(), lines.line(report, began))
+        let lines = Lines::text(&Plan { traffic, ..plan() }, BandwidthUnit::Mib, String::new());
+        format!("{}{}", lines.header(), lines.line(report, began()))
     }
 
     #[test]
@@ -132,5 +206,34 @@ mod tests {
             ]
             .concat()
         );
+    }
+
+    #[test]
+    fn a_line_of_json_has_the_units_in_its_keys() {
+        let lines = Lines::json(&plan(), "write-bw");
+        assert_eq!(lines.header(), "");
+        let line = lines.line(&report(None), began());
+        assert!(line.ends_with("}\n") && line.matches('\n').count() == 1, "{line}");
+        let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+        let expected = serde_json::json!({
+            "schema": INTERVAL_SCHEMA, "tool": "write-bw", "began": "2023-11-14T22:13:20.123Z", "size_bytes": 65536,
+            "round": 1, "direction": "server_to_client", "begin_ns": 17_000_000_000_u64, "elapsed_ns": 1_000_000_000,
+            "messages": 16000, "bw_average_mib_per_sec": 1000.0, "bw_average_gbit_per_sec": 8.388608,
+            "msg_rate_mpps": 0.016,
+        });
+        assert_eq!(line, expected);
+    }
+
+    #[test]
+    fn a_latencys_line_of_json_has_no_bandwidth() {
+        let latency = IntervalLatency { t_typical_usec: 1.9, p99_usec: 2.5, t_max_usec: 31.25 };
+        let lines = Lines::json(&Plan { traffic: Traffic::PingPong, ..plan() }, "write-lat");
+        let line: serde_json::Value =
+            serde_json::from_str(&lines.line(&report(Some(latency)), began())).unwrap();
+        assert_eq!(
+            line["latency"],
+            serde_json::json!({"t_typical_usec": 1.9, "p99_usec": 2.5, "t_max_usec": 31.25})
+        );
+        assert!(line.get("bw_average_mib_per_sec").is_none(), "{line}");
     }
 }

@@ -1,13 +1,15 @@
 //! Where results and failures go: results to stdout, everything else to stderr, and with `--json` one valid
 //! document to stdout or a file, failures included.
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "the one place that writes to the streams")]
 
 use std::ffi::OsString;
 
 use super::lines::Lines;
+use super::live::Unread;
+use super::stream::Stream;
+use super::text::beginning;
 use super::{BandwidthUnit, Detail, Document, JsonTarget, Layout, Live, render_table, write_document};
-use crate::args::OutputArgs;
-use crate::error::{Error, ErrorKind, ExitStatus};
+use crate::args::{LongRunArgs, OutputArgs};
+use crate::error::{Error, ErrorKind, ExitStatus, Result};
 
 /// How one process shows what it has to say.
 #[derive(Clone, Debug)]
@@ -31,6 +33,12 @@ impl Output {
         }
     }
 
+    /// The same for the client of one run: one document, or with `--run-infinitely` a line of JSON an interval before it.
+    pub fn of_client(tool: &'static str, args: &OutputArgs, long: &LongRunArgs) -> Self {
+        let layout = if long.run_infinitely { Layout::Line } else { Layout::Pretty };
+        Self::new(tool, args, layout)
+    }
+
     /// With a histogram of each size's latencies.
     #[must_use]
     pub fn with_histograms(mut self) -> Self {
@@ -42,25 +50,27 @@ impl Output {
     /// reads stdout.
     pub fn for_unparsed(tool: &'static str, argv: &[OsString]) -> Self {
         let option = JsonTarget::from_unparsed(argv);
-        let layout = option.as_ref().map_or(Layout::Pretty, layout_of);
+        let in_lines = argv.iter().any(|arg| arg == "--run-infinitely" || arg == "--run_infinitely");
+        let layout = if in_lines { Layout::Line } else { option.as_ref().map_or(Layout::Pretty, layout_of) };
         Self { tool, json: option, layout, unit: BandwidthUnit::Mib, detail: Detail::default() }
     }
 
     /// Shows a concluded document: the table where there is a result, warnings, failures, JSON where asked for.
     /// Gives the exit status that the document stands for.
     pub fn show(&self, document: &Document) -> ExitStatus {
-        if self.json != Some(JsonTarget::Stdout) && worth_a_table(document) {
-            print!("{}", render_table(document, self.unit, self.detail));
-        }
+        let table = if self.json != Some(JsonTarget::Stdout) && worth_a_table(document) {
+            Stream::Stdout.write(&render_table(document, self.unit, self.detail)).map(|_| ())
+        } else {
+            Ok(())
+        };
         for warning in &document.warnings {
-            eprintln!("{}", warning.render(self.tool));
+            say(&warning.render(self.tool));
         }
         for failure in &document.verdict.failures {
             self.say_failure(failure);
         }
-        if let Some(target) = &self.json
-            && let Err(error) = write_document(document, target, self.layout)
-        {
+        let json = self.json.as_ref().map_or(Ok(()), |target| write_document(document, target, self.layout));
+        if let Err(error) = table.and(json) {
             self.say_failure(&error);
             return error.exit_status();
         }
@@ -68,29 +78,45 @@ impl Output {
     }
 
     /// Begins to show the intervals of a run that is about to begin, where its plan has any: on stderr, since the result
-    /// is to come on stdout.
+    /// is to come on stdout; but where only the user ends it, they are the result.
     pub fn live(&self, document: &Document) -> Option<Live> {
         let plan = document.plan.as_ref().filter(|plan| plan.interval_seconds.is_some())?;
-        Some(Live::start(Lines::text(plan, self.unit)))
+        if !plan.is_until_stopped() {
+            let lines = vec![(Stream::Stderr, Lines::text(plan, self.unit, String::new()))];
+            return Some(Live::start(lines, Unread::GoesOn));
+        }
+        let json = self.json.as_ref().map(|target| (target.stream(), Lines::json(plan, self.tool)));
+        let text = (self.json != Some(JsonTarget::Stdout))
+            .then(|| (Stream::Stdout, Lines::text(plan, self.unit, beginning(document, plan))));
+        Some(Live::start(json.into_iter().chain(text).collect(), Unread::Ends))
     }
 
     /// Shows the last intervals.
-    pub fn finish(&self, live: Option<Live>) {
-        let left_out = live.map_or(0, Live::finish);
+    ///
+    /// # Errors
+    /// As [`Live::finish`].
+    pub fn finish(&self, live: Option<Live>) -> Result<()> {
+        let left_out = live.map_or(Ok(0), Live::finish)?;
         if left_out > 0 {
             self.note(&format!("{left_out} interval lines were left out: they were not read fast enough"));
         }
+        Ok(())
     }
 
     /// Shows a failure on stderr.
     pub fn say_failure(&self, failure: &Error) {
-        eprintln!("{}", failure.render(self.tool));
+        say(&failure.render(self.tool));
     }
 
     /// Says something about the state of the process on stderr.
     pub fn note(&self, text: &str) {
-        eprintln!("{}: {text}", self.tool);
+        say(&format!("{}: {text}", self.tool));
     }
+}
+
+/// A line on stderr. Where that can't be written there is nobody left to tell.
+fn say(line: &str) {
+    let _ = Stream::Stderr.write(&format!("{line}\n"));
 }
 
 /// A file that a server has written documents to line by line goes on so: it is not lost to a mistyped option.

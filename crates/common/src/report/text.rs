@@ -60,6 +60,12 @@ pub fn render_table(document: &Document, unit: BandwidthUnit, detail: Detail) ->
     out
 }
 
+/// What is known of a run before it begins, between perftest's rules.
+pub(super) fn beginning(document: &Document, plan: &Plan) -> String {
+    let rule = "-".repeat(RULE);
+    format!("{rule}\n{}\n{rule}\n", header(document, plan))
+}
+
 /// What the limit made of it, over all sizes.
 fn achieved(document: &Document) -> Option<String> {
     let shares = || document.results.iter().filter_map(ResultRow::rate_limit_percent);
