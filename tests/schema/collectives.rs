@@ -1,5 +1,6 @@
 //! Documents of `coll-perf`: one in which nothing is absent, and the spelling of its words.
 
+use coll_perf::backend::nccl::{LogFacts, Requirement, Witness};
 use coll_perf::backend::{Carrier, Pacing, Placement};
 use coll_perf::collective::{self, Kind};
 use coll_perf::data::{Checked, WrongElement};
@@ -23,6 +24,7 @@ pub(crate) fn full() -> Document {
     document.plan = Some(plan());
     let [backend, transport, note] = ["host", "shm", "no network"].map(String::from);
     document.backend = Some(Carrier { backend, transport, note });
+    document.evidence = vec![witness()];
     document.rounds = vec![round()];
     document.results = vec![row()];
     document.warnings = vec![Warning::software_device("rxe0", "rxe")];
@@ -64,8 +66,22 @@ fn plan() -> Plan {
         pacing: Pacing::Pipelined,
         check: true,
         timeout_seconds: 60.0,
+        require_transport: Some(Requirement::IbGdr),
+        shared_gpu: true,
         matrix_bytes: Some(vec![vec![0, 16], vec![16, 0]]),
     }
+}
+
+/// What a log with everything in it says.
+fn witness() -> Witness {
+    let line = |words: &str| format!("node1:91:130 [0] NCCL INFO {words}\n");
+    let log = [
+        "NET/IB : Using [0]mlx5_0:1/RoCE [RO]; OOB eth0:10.0.0.1<0>",
+        "NET/Socket : Using [0]eth0:10.0.0.1<0>",
+        "Using network IB",
+        "Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0/GDRDMA",
+    ];
+    Witness::of([LogFacts::parse(&log.map(line).concat())])
 }
 
 fn round() -> Round {
@@ -132,7 +148,13 @@ fn words_of_collectives_are_spelled_as_the_tool_writes_them() {
     assert_eq!(of("coll_redop"), written_as(RedOp::ALL));
     assert_eq!(of("coll_placement"), written_as(&[Placement::OutOfPlace, Placement::InPlace]));
     assert_eq!(of("coll_pacing"), written_as(&[Pacing::Pipelined, Pacing::Aligned]));
-    assert_eq!(of("coll_plan/properties/transport"), written_as(&[Transport::Shm]));
+    assert_eq!(
+        of("coll_plan/properties/transport"),
+        written_as(&[Transport::Shm, Transport::Tcp, Transport::Gpu])
+    );
+    let required =
+        [Requirement::Ib, Requirement::IbGdr, Requirement::Socket, Requirement::P2p, Requirement::Shm];
+    assert_eq!(of("coll_plan/properties/require_transport"), written_as(&required));
     for collective in collective::ALL {
         assert_eq!(written_as(&[collective.kind]), [collective.name.to_owned()].into());
     }
