@@ -1,6 +1,6 @@
 //! Which rank this process is, of how many, and where the ranks meet: from the options, or from whatever started it.
 //!
-//! Launchers say so in the environment, each in its own words ([`sources`]). The first that says all of it counts.
+//! Launchers say so in the environment, each in its own words (`sources`). The first that says all of it counts.
 //! Without any, the ranks are threads of this process.
 
 mod slurm;

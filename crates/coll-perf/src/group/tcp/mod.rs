@@ -1,6 +1,6 @@
 //! A group of processes, on any machines: a star of TCP connections with rank 0 in the middle.
 //!
-//! Rank 0 takes everybody in, refuses who does not fit, and names who is missing ([`meeting`]). Afterwards a thread of
+//! Rank 0 takes everybody in, refuses who does not fit, and names who is missing (`meeting`). Afterwards a thread of
 //! each rank reads its connections, so that the death of a rank is known to all within seconds whatever they are doing.
 //! Rank 0 holds one connection and one short buffer for each rank; nothing grows with their square.
 
