@@ -5,7 +5,7 @@ use serde_json::Value;
 
 /// A server of `tool`, and what its clients need to know.
 pub(crate) struct Server {
-    _process: Running,
+    pub(crate) process: Running,
     tool: &'static str,
     fabric: String,
     port: u16,
@@ -17,7 +17,7 @@ impl Server {
         let port = free_port();
         let fabric = format!("test-{port}");
         let process = Tool::soft(tool, &fabric, devices).serve(port);
-        Self { _process: process, tool, fabric, port }
+        Self { process, tool, fabric, port }
     }
 
     /// A client of it, whose device `devices` describes.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use core::ffi::{c_int, c_void};
 use rdma_sys as sys;
 
+use crate::config::Call;
 use crate::device::Device;
 use crate::errno::{Errno, Result, status};
 use crate::events::Pipe;
@@ -55,6 +56,7 @@ impl Count {
 impl Context {
     /// Opens `device`; freed by [`Context::close`].
     pub(crate) fn open(device: &'static Device) -> Result<*mut sys::ibv_context> {
+        device.faults.call(Call::OpenDevice)?;
         let process = Process::get()?;
         let events = Pipe::new()?;
         let mut table = table(device);
@@ -62,7 +64,9 @@ impl Context {
         let context =
             Box::into_raw(Box::new(Self { table, device, process, objects: Objects::default(), events }));
         // SAFETY: just made, and nobody else's.
-        Ok(unsafe { &raw mut (*context).table.context })
+        let open = unsafe { &*context };
+        device.opened(open);
+        Ok(open.raw())
     }
 
     /// The context behind C's pointer.
@@ -79,7 +83,11 @@ impl Context {
     /// As for [`Context::of`]; nothing made on it is left.
     pub(crate) unsafe fn close(context: *mut sys::ibv_context) {
         // SAFETY: it was a Box, and is freed once.
-        drop(unsafe { Box::from_raw(std::ptr::from_ref(Self::of(context)).cast_mut()) });
+        unsafe {
+            let open = Self::of(context);
+            open.device.closed(open);
+            drop(Box::from_raw(std::ptr::from_ref(open).cast_mut()));
+        }
     }
 
     /// C's pointer to it.
@@ -123,7 +131,8 @@ unsafe extern "C" fn query_port(
 ) -> c_int {
     // SAFETY: the caller's context is open.
     let device = unsafe { Context::of(context) }.device;
-    status(device.check_port(port.into()).map(|_| {
+    let found = device.faults.call(Call::QueryPort).and_then(|()| device.check_port(port.into()));
+    status(found.map(|_| {
         // SAFETY: the caller has room for `attr_len` bytes of it.
         unsafe { copy_out(&device.port_attributes(), attr.cast(), attr_len) };
     }))
@@ -137,6 +146,9 @@ unsafe extern "C" fn query_device_ex(
 ) -> c_int {
     // SAFETY: the caller's context is open.
     let device = unsafe { Context::of(context) }.device;
+    if let Err(errno) = device.faults.call(Call::QueryDevice) {
+        return status(Err(errno));
+    }
     let attributes = sys::ibv_device_attr_ex {
         orig_attr: device.attributes(),
         phys_port_cnt_ex: crate::device::PORT.into(),

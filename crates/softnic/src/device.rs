@@ -7,6 +7,8 @@ use rdma_sys as sys;
 
 use crate::config::{Description, DeviceDescription, GidDescription, Link, PortDescription};
 use crate::errno::{Errno, Result};
+use crate::fault::Faults;
+use crate::port::Live;
 
 /// The one port of each device.
 pub(crate) const PORT: u8 = 1;
@@ -19,9 +21,11 @@ pub(crate) struct Device {
     verbs: sys::ibv_device,
     index: usize,
     pub(crate) description: DeviceDescription,
+    pub(crate) faults: Faults,
+    pub(crate) live: Live,
 }
 
-// SAFETY: nothing in it is changed once it is made.
+// SAFETY: what C knows of it is not changed once it is made; the rest is made for threads.
 unsafe impl Sync for Device {}
 // SAFETY: as above.
 unsafe impl Send for Device {}
@@ -57,7 +61,8 @@ impl Device {
         };
         put(&mut verbs.name, &description.name);
         put(&mut verbs.dev_name, &description.name);
-        Self { verbs, index, description }
+        let (faults, live) = (Faults::of(&description), Live::new(description.port.active));
+        Self { verbs, index, description, faults, live }
     }
 
     /// The device behind C's pointer.
@@ -131,9 +136,13 @@ impl Device {
     /// The attributes of its port.
     pub(crate) fn port_attributes(&self) -> sys::ibv_port_attr {
         let port = self.port();
-        let (active_width, active_speed) = width_and_speed(port.rate_gbit);
+        let rate_gbit = match self.description.model.pace_gbit {
+            0 => port.rate_gbit,
+            pace => pace,
+        };
+        let (active_width, active_speed) = width_and_speed(rate_gbit);
         sys::ibv_port_attr {
-            state: if port.active { sys::IBV_PORT_ACTIVE } else { sys::IBV_PORT_DOWN },
+            state: if self.is_active() { sys::IBV_PORT_ACTIVE } else { sys::IBV_PORT_DOWN },
             max_mtu: sys::IBV_MTU_4096,
             active_mtu: port.mtu,
             gid_tbl_len: port.gids.len() as i32,
@@ -147,7 +156,7 @@ impl Device {
             active_width,
             active_speed,
             // "link up" and "disabled" of the specification (volume 1, 14.2.5.6, PortPhysicalState).
-            phys_state: if port.active { 5 } else { 3 },
+            phys_state: if self.is_active() { 5 } else { 3 },
             link_layer: match port.link {
                 Link::InfiniBand => sys::IBV_LINK_LAYER_INFINIBAND,
                 Link::Ethernet => sys::IBV_LINK_LAYER_ETHERNET,

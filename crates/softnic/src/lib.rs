@@ -17,6 +17,7 @@
 //! [`memory`] makes registered memory reachable; [`config`] is what devices there are.
 #![allow(unsafe_code, reason = "the interface is C's, and the memory is shared with other processes")]
 
+mod clock;
 mod config;
 mod context;
 mod cq;
@@ -25,11 +26,13 @@ mod errno;
 mod events;
 mod exports;
 mod fabric;
+mod fault;
 mod lock;
 mod memory;
 mod mr;
 mod pd;
 mod pool;
+mod port;
 mod progress;
 mod qp;
 mod retry;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rdma_sys as sys;
 
+use crate::config::Call;
 use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::fabric::{lock, take};
@@ -72,6 +73,7 @@ impl MemoryRegion {
     /// `EINVAL` for flags or a range that can't be, `EFAULT` where memory is missing, `ENOMEM` where a limit is met.
     pub(crate) fn register(pd: &ProtectionDomain, wanted: &Registration) -> Result<*mut sys::ibv_mr> {
         let context = pd.context();
+        context.device.faults.call(Call::RegMr)?;
         wanted.check_access()?;
         let range = wanted.range(context)?;
         context.process.slot().take_visitors();

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rdma_sys as sys;
 
+use crate::config::Call;
 use crate::context::Context;
 use crate::errno::{Errno, Result};
 
@@ -20,6 +21,7 @@ pub(crate) struct ProtectionDomain {
 impl ProtectionDomain {
     /// A new one; freed by [`ProtectionDomain::free`].
     pub(crate) fn allocate(context: &Context) -> Result<*mut sys::ibv_pd> {
+        context.device.faults.call(Call::AllocPd)?;
         context.objects.pds.add(context.device.description.limits.max_pd)?;
         let number = context.process.new_pd();
         let verbs = sys::ibv_pd { context: context.raw(), handle: number };

@@ -10,19 +10,22 @@
 //! `@FILE` reads the description from a file, where `#` begins a comment and a line end ends a clause as `;` does.
 //! Parsing is strict: whatever is not understood is an error with its position, and no device is offered then.
 
+mod fault;
 mod parse;
 mod size;
 
 use std::net::Ipv6Addr;
 use std::path::Path;
+use std::time::Duration;
 
+pub(crate) use fault::{Call, Effect, FaultDescription, Site, When};
 use rdma_sys as sys;
 
 /// The environment variable that holds the description.
 pub(crate) const VARIABLE: &str = "LINKPROOF_SOFTNIC";
 
 /// All that a description says.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Description {
     /// Processes see each other's queue pairs if they are of one fabric (and of one user).
     pub(crate) fabric: String,
@@ -31,11 +34,31 @@ pub(crate) struct Description {
 }
 
 /// One device.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct DeviceDescription {
     pub(crate) name: String,
     pub(crate) port: PortDescription,
     pub(crate) limits: Limits,
+    pub(crate) model: Model,
+    pub(crate) faults: Vec<FaultDescription>,
+    /// Decides what happens by chance.
+    pub(crate) seed: u64,
+}
+
+/// How long messages take, beyond what copying them takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Model {
+    /// From the sender to the target; an acknowledgement takes as long.
+    pub(crate) latency: Duration,
+    /// What the port sends in a second at most, in Gb; 0: no limit.
+    pub(crate) pace_gbit: u32,
+}
+
+impl Model {
+    /// Whether messages take no time.
+    pub(crate) fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// A device's one port.
@@ -133,14 +156,23 @@ impl PortDescription {
     }
 }
 
-impl Default for Description {
-    fn default() -> Self {
-        let soft0 = DeviceDescription {
-            name: "soft0".to_owned(),
+impl DeviceDescription {
+    /// A device with nothing special.
+    fn named(name: String) -> Self {
+        Self {
+            name,
             port: PortDescription::default(),
             limits: Limits::default(),
-        };
-        Self { fabric: "default".to_owned(), devices: vec![soft0] }
+            model: Model::default(),
+            faults: Vec::new(),
+            seed: 1,
+        }
+    }
+}
+
+impl Default for Description {
+    fn default() -> Self {
+        Self { fabric: "default".to_owned(), devices: vec![DeviceDescription::named("soft0".to_owned())] }
     }
 }
 

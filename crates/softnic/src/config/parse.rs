@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use rdma_sys as sys;
 
-use super::size::{count, rate_gbit};
-use super::{Description, DeviceDescription, GidDescription, Limits, Link, PortDescription};
+use super::size::{count, duration, rate_gbit};
+use super::{Description, DeviceDescription, FaultDescription, GidDescription, Link, PortDescription};
 
 /// What is wrong with a description, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,11 +79,10 @@ impl Description {
         }
         let settings = Settings::of(&clause[1..])?;
         // The link decides what the other defaults are, wherever it stands.
-        let port = match settings.first("link").map(link).transpose()? {
-            None | Some(Link::Ethernet) => PortDescription::default(),
-            Some(Link::InfiniBand) => PortDescription::infiniband(self.devices.len() as u16 + 1),
-        };
-        let mut device = DeviceDescription { name, port, limits: Limits::default() };
+        let mut device = DeviceDescription::named(name);
+        if let Some(Link::InfiniBand) = settings.first("link").map(link).transpose()? {
+            device.port = PortDescription::infiniband(self.devices.len() as u16 + 1);
+        }
         for &(key, value) in &settings.0 {
             device.set(key, value)?;
         }
@@ -93,7 +92,7 @@ impl Description {
     }
 }
 
-/// The settings of a device, each key once but `gid`.
+/// The settings of a device, each key once but `gid` and `fault`.
 struct Settings<'a>(Vec<(&'a str, Word<'a>)>);
 
 impl<'a> Settings<'a> {
@@ -102,7 +101,7 @@ impl<'a> Settings<'a> {
         let mut settings = Vec::new();
         for word in words {
             let setting = word.split().ok_or_else(|| word.error(format!("{} is no key=value", word.text)))?;
-            if !seen.insert(setting.0) && setting.0 != "gid" {
+            if !seen.insert(setting.0) && !["gid", "fault"].contains(&setting.0) {
                 return Err(word.error(format!("{} is set twice", setting.0)));
             }
             settings.push(setting);
@@ -132,6 +131,19 @@ impl DeviceDescription {
                     rate_gbit(value.text).ok_or_else(|| value.error("a rate is Gb/s, for instance 100G"))?;
             }
             "state" => self.port.active = state(value)?,
+            "latency" => {
+                self.model.latency = duration(value.text)
+                    .ok_or_else(|| value.error("a latency is a time, for instance 2us"))?;
+            }
+            "pace" => {
+                self.model.pace_gbit =
+                    rate_gbit(value.text).ok_or_else(|| value.error("a pace is Gb/s, for instance 100G"))?;
+            }
+            "seed" => self.seed = number(value, 0, u64::MAX)?,
+            "fault" => {
+                let fault = FaultDescription::parse(value.text);
+                self.faults.push(fault.map_err(|what| value.error(what))?);
+            }
             "max_qp" => limits.max_qp = number(value, 1, limits.max_qp.into())? as u32,
             "max_qp_wr" => limits.max_qp_wr = number(value, 1, limits.max_qp_wr.into())? as u32,
             "max_sge" => limits.max_sge = number(value, 1, limits.max_sge.into())? as u32,
@@ -161,7 +173,7 @@ impl DeviceDescription {
 
 fn unknown(key: &str) -> String {
     format!(
-        "{key} is no setting of a device: there are link, lid, mtu, rate, state, gid and max_qp, max_qp_wr, max_sge, \
+        "{key} is no setting of a device: there are link, lid, mtu, rate, state, gid, latency, pace, seed, fault, and max_qp, max_qp_wr, max_sge, \
          max_inline, max_cq, max_cqe, max_pd, max_mr, max_mr_size"
     )
 }
@@ -272,7 +284,7 @@ mod tests {
     #[test]
     fn every_setting_reaches_its_place() {
         let text = "fabric=t-1; soft0 gid=roce2:192.0.2.1/eth0 gid=none gid=roce1:fe80::2 mtu=1024 rate=400G \
-                    state=down max_qp=5 max_inline=0 max_mr_size=4K\nib0 link=infiniband lid=7 # here";
+                    state=down fault=send@5:lost fault=reg_mr@1:EIO latency=2us pace=25G seed=7 max_qp=5 max_inline=0 max_mr_size=4K\nib0 link=infiniband lid=7 # here";
         let description = Description::parse(text).unwrap();
         assert_eq!(description.fabric, "t-1");
         let [soft0, ib0] = &description.devices[..] else { panic!("{description:?}") };
@@ -281,6 +293,7 @@ mod tests {
             (sys::IBV_MTU_1024, 400, false)
         );
         assert_eq!((soft0.limits.max_qp, soft0.limits.max_inline, soft0.limits.max_mr_size), (5, 0, 4096));
+        assert_eq!((soft0.faults.len(), soft0.seed, soft0.model.pace_gbit), (2, 7, 25));
         assert_eq!(soft0.port.gids.len(), 3);
         assert_eq!(soft0.port.gids[0].gid.to_string(), "::ffff:192.0.2.1");
         assert_eq!(soft0.port.gids[0].netdev.as_deref(), Some("eth0"));
@@ -303,5 +316,7 @@ mod tests {
         assert!(wrong("soft0 gid=ib:fe80::1").contains("of another link"));
         assert!(wrong("soft0 lid=3").contains("an Ethernet port has no lid"));
         assert!(wrong("soft0 link=token-ring").contains("ethernet or infiniband"));
+        assert!(wrong("soft0 fault=send@1:tea").contains("line 1, column 13: a request can have lost"));
+        assert!(wrong("soft0 latency=2").contains("a latency is a time"));
     }
 }

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use core::ffi::c_int;
 use rdma_sys as sys;
 
+use crate::config::{Call, Site};
 use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::events::{Acknowledged, AsyncEvent, Channel, Subject, record_of};
@@ -26,6 +27,8 @@ pub(crate) mod attention {
     pub(crate) const WAITING: u32 = 1;
     /// A queue pair has receives that were used, or is in error: set by its peer, or by itself.
     pub(crate) const ARRIVED: u32 = 2;
+    /// Polls may be made to fail.
+    pub(crate) const FAULTS: u32 = 4;
 }
 
 /// Values of a queue's `armed`.
@@ -71,6 +74,7 @@ impl CompletionQueue {
         cq_context: *mut core::ffi::c_void,
         channel: *mut sys::ibv_comp_channel,
     ) -> Result<*mut sys::ibv_cq> {
+        context.device.faults.call(Call::CreateCq)?;
         let limits = &context.device.description.limits;
         let entries = u32::try_from(cqe).ok().filter(|cqe| (1..=limits.max_cqe).contains(cqe));
         let entries = entries.ok_or(Errno::INVALID)?;
@@ -79,6 +83,9 @@ impl CompletionQueue {
         let entry = context.process.segment.cq(index);
         // SAFETY: the caller vouches for the channel.
         unsafe { prepare(entry, context.process.new_generation(), channel) };
+        if context.device.faults.has(Site::Call(Call::PollCq)) {
+            entry.attention.store(attention::FAULTS, Ordering::Relaxed);
+        }
         let verbs = sys::ibv_cq {
             context: context.raw(),
             channel,
@@ -229,8 +236,12 @@ impl CompletionQueue {
         self.entry.attention.fetch_or(attention::WAITING, Ordering::Relaxed);
     }
 
+    /// Does what there is to do besides taking completions off.
+    ///
+    /// # Errors
+    /// What a fault has the poll fail with.
     #[cold]
-    fn attend(&self) {
+    fn attend(&self) -> Result<()> {
         if self.entry.attention.fetch_and(!attention::ARRIVED, Ordering::SeqCst) & attention::ARRIVED != 0 {
             let users = lock(&self.users).clone();
             users.iter().for_each(|qp| qp.take_in());
@@ -242,6 +253,8 @@ impl CompletionQueue {
         if still.is_empty() {
             self.entry.attention.fetch_and(!attention::WAITING, Ordering::Relaxed);
         }
+        drop(still);
+        self.context().device.faults.call(Call::PollCq)
     }
 }
 
@@ -277,8 +290,10 @@ pub(crate) unsafe extern "C" fn poll(
 ) -> c_int {
     // SAFETY: the caller's queue is alive.
     let queue = unsafe { CompletionQueue::of(cq) };
-    if queue.entry.attention.load(Ordering::Relaxed) != 0 {
-        queue.attend();
+    if queue.entry.attention.load(Ordering::Relaxed) != 0
+        && let Err(errno) = queue.attend()
+    {
+        return -errno.0;
     }
     // SAFETY: the caller has room for `num_entries` of them; a queue pair goes after its completions.
     unsafe { queue.ring.lock().take(num_entries, wc, |completion| completion.retire()) }

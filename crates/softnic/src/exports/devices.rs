@@ -5,7 +5,7 @@ use std::ffi::CString;
 use core::ffi::{c_char, c_int};
 use rdma_sys as sys;
 
-use crate::config::GidDescription;
+use crate::config::{Call, GidDescription};
 use crate::context::{Context, copy_out};
 use crate::device::{Device, PORT, devices};
 use crate::errno::{Errno, Result, pointer, status};
@@ -73,9 +73,10 @@ pub(crate) unsafe extern "C" fn ibv_query_device(
     context: *mut sys::ibv_context,
     attr: *mut sys::ibv_device_attr,
 ) -> c_int {
-    // SAFETY: the caller's context is open, and has room for the attributes.
-    unsafe { attr.write(Context::of(context).device.attributes()) };
-    0
+    // SAFETY: the caller's context is open.
+    let device = unsafe { Context::of(context) }.device;
+    // SAFETY: the caller has room for the attributes.
+    status(device.faults.call(Call::QueryDevice).map(|()| unsafe { attr.write(device.attributes()) }))
 }
 
 /// A port's attributes in their oldest form: those before the flags.

@@ -2,14 +2,14 @@
 
 use std::cell::UnsafeCell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use rdma_sys as sys;
 
 use super::receive::ReceiveQueue;
 use super::send::SendQueue;
 use super::{QueuePair, extended};
-use crate::config::Limits;
+use crate::config::{Call, Limits};
 use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::events::Acknowledged;
@@ -64,6 +64,8 @@ impl QueuePair {
         let pd = unsafe { ProtectionDomain::of(wanted.pd) };
         let context = pd.context();
         let limits = &context.device.description.limits;
+        let call = if wanted.send_ops.is_some() { Call::CreateQpEx } else { Call::CreateQp };
+        context.device.faults.call(call)?;
         wanted.check(limits)?;
         let process = context.process;
         context.objects.qps.add(limits.max_qp)?;
@@ -77,13 +79,14 @@ impl QueuePair {
         })?;
         let qp = Arc::new(Self {
             verbs: UnsafeCell::new(verbs(wanted, context.raw(), index, number)),
-            send: Spin::new(SendQueue::new(&wanted.init)),
+            send: Spin::new(SendQueue::new(&wanted.init, context.device)),
             receive: Spin::new(receive),
             events: Acknowledged::default(),
             retired: AtomicU32::new(0),
             recv_retired: AtomicU32::new(0),
             state: AtomicU32::new(sys::IBV_QPS_RESET),
             waiting: AtomicBool::new(false),
+            due: AtomicU64::new(0),
             entry,
             segment: &process.segment,
             process,

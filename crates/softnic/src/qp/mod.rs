@@ -5,6 +5,7 @@ mod deliver;
 mod extended;
 mod failure;
 mod modify;
+mod pace;
 mod place;
 mod post;
 mod receive;
@@ -15,13 +16,14 @@ mod state;
 
 use std::cell::UnsafeCell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rdma_sys as sys;
 
 use crate::context::Context;
 use crate::cq::CompletionQueue;
+use crate::device::Device;
 use crate::events::{Acknowledged, AsyncEvent, Subject};
 use crate::fabric::{Process, lock};
 use crate::lock::Spin;
@@ -52,6 +54,8 @@ pub(crate) struct QueuePair {
     state: AtomicU32,
     /// Whether requests wait.
     waiting: AtomicBool,
+    /// When one of them is to be looked at next, in nanoseconds; 0: at no time that is known.
+    due: AtomicU64,
     /// What peers see.
     entry: &'static QpEntry,
     /// This process's control segment, for its memory regions.
@@ -149,6 +153,16 @@ impl QueuePair {
         self.send.lock().advance(self);
     }
 
+    /// When a request that waits is to be looked at next, as [`crate::clock`] counts; 0: at no time that is known.
+    pub(crate) fn next_due(&self) -> u64 {
+        self.due.load(Ordering::Relaxed)
+    }
+
+    /// Its device.
+    pub(crate) fn device(&self) -> &'static Device {
+        self.context().device
+    }
+
     /// Whether this process's memory that `pieces` name is registered for the queue pair, with the rights `access`.
     #[inline(always)]
     fn check_local(&self, pieces: &[sys::ibv_sge], access: u32) -> Result<(), Failure> {
@@ -177,7 +191,7 @@ impl QueuePair {
     }
 
     /// Closes the entry to its peer. [`QueuePair::keep_peer_out`] tells when a message under way has ended.
-    fn shut(&self) {
+    pub(crate) fn shut(&self) {
         self.entry.accepts.store(0, Ordering::Release);
     }
 

@@ -6,7 +6,7 @@ use rdma_sys as sys;
 
 use super::send::SendQueue;
 use super::{QueuePair, state};
-use crate::config::Link;
+use crate::config::{Call, Link};
 use crate::device::Device;
 use crate::errno::{Errno, Result};
 use crate::shared::{QpEntry, accepts};
@@ -50,8 +50,8 @@ impl Attributes {
         same_link && both && (!by_gid || gids()) && (!infiniband || lids()) && in_sequence
     }
 
-    /// Shows it to peers.
-    fn publish(&mut self, entry: &QpEntry) {
+    /// Shows it to peers, and lets the one that it names in, unless the port is down.
+    fn publish(&mut self, entry: &QpEntry, is_active: bool) {
         let attr = &self.verbs;
         let store = |pair: &[AtomicU64; 2], gid: [u8; 16]| {
             pair.iter().zip(halves(gid)).for_each(|(half, value)| half.store(value, Ordering::Relaxed));
@@ -70,7 +70,9 @@ impl Attributes {
         store(&entry.dgid, dgid(&attr.ah_attr));
         self.revision = self.revision.wrapping_add(1);
         let word = accepts::word(attr.dest_qp_num, self.connection, self.revision);
-        entry.accepts.store(word, Ordering::Release);
+        if is_active {
+            entry.accepts.store(word, Ordering::Release);
+        }
     }
 
     /// Takes what `mask` names of `attr`.
@@ -173,6 +175,7 @@ impl QueuePair {
     /// `EINVAL` where the state, the mask or a value does not fit.
     pub(crate) fn modify(&self, attr: &sys::ibv_qp_attr, mask: u32) -> Result<()> {
         self.process.slot().take_visitors();
+        self.device().faults.call(Call::ModifyQp)?;
         {
             let mut send = self.send.lock();
             self.change(&mut send, attr, mask)?;
@@ -220,11 +223,11 @@ impl QueuePair {
                 self.entry.inbound.established.store(0, Ordering::Relaxed);
                 send.begin_connection();
                 send.attr.connection = send.attr.connection.wrapping_add(1);
-                send.attr.publish(self.entry);
+                send.attr.publish(self.entry, device.is_active());
             }
             _ if state::receives(to) => {
                 send.forget_peer();
-                send.attr.publish(self.entry);
+                send.attr.publish(self.entry, device.is_active());
             }
             _ => {}
         }
@@ -233,6 +236,14 @@ impl QueuePair {
         }
         send.advance(self);
         Ok(())
+    }
+
+    /// Lets the peer in again, where the state lets it.
+    pub(crate) fn reopen(&self) {
+        let mut send = self.send.lock();
+        if state::receives(self.state()) {
+            send.attr.publish(self.entry, true);
+        }
     }
 
     /// `ibv_query_qp`.

@@ -78,16 +78,16 @@ impl SendQueue {
     }
 
     /// # Errors
-    /// `EINVAL` in a state that takes no requests.
+    /// `EINVAL` in a state that takes no requests, or what a fault has in mind.
     pub(super) fn may_post(&self, qp: &QueuePair) -> Result<()> {
         let takes = [sys::IBV_QPS_RTS, sys::IBV_QPS_SQD, sys::IBV_QPS_SQE, sys::IBV_QPS_ERR];
-        if takes.contains(&qp.state()) { Ok(()) } else { Err(Errno::INVALID) }
+        if takes.contains(&qp.state()) { self.check_call() } else { Err(Errno::INVALID) }
     }
 
     /// Posts the `count` requests that are kept from the next place on; what became of a first attempt at the first of
     /// them counts, if there was one.
     fn post_kept(&mut self, qp: &QueuePair, count: u32, first: Option<Outcome>) {
-        self.posted = self.posted.wrapping_add(count);
+        self.count_posted(count);
         if let Some(outcome) = first {
             self.settle_first(qp, outcome);
         }

@@ -9,9 +9,12 @@ use super::QueuePair;
 use super::extended::Batch;
 use super::failure::Failure;
 use super::modify::Attributes;
+use super::pace::Pace;
 use super::requests::{Request, Requests};
 use super::route::{Carried, Route, Silence};
 use crate::cq::Completion;
+use crate::device::Device;
+use crate::errno::Result;
 use crate::progress;
 use crate::retry::{Patience, Reason};
 
@@ -31,6 +34,8 @@ pub(super) struct SendQueue {
     /// Which of the peer's connections this one's began with.
     joined: Option<u16>,
     patience: Option<Patience>,
+    /// Plans, where requests are not carried out as they are posted.
+    pace: Option<Box<Pace>>,
     pub(super) requests: Requests,
     pub(super) batch: Batch,
     pub(super) attr: Attributes,
@@ -47,7 +52,7 @@ pub(super) enum Outcome {
 }
 
 impl SendQueue {
-    pub(super) fn new(init: &sys::ibv_qp_init_attr) -> Self {
+    pub(super) fn new(init: &sys::ibv_qp_init_attr, device: &'static Device) -> Self {
         let cap = &init.cap;
         Self {
             live: false,
@@ -60,6 +65,7 @@ impl SendQueue {
             route: None,
             joined: None,
             patience: None,
+            pace: Pace::new(device, cap.max_send_wr),
             requests: Requests::new(cap.max_send_wr, cap.max_send_sge, cap.max_inline_data),
             batch: Batch::default(),
             attr: Attributes::default(),
@@ -72,6 +78,8 @@ impl SendQueue {
         self.posted = 0;
         self.done = 0;
         self.forget_peer();
+        self.forget_patience();
+        self.pace.iter_mut().for_each(|pace| pace.reset());
         self.joined = None;
         self.attr = Attributes::default();
         qp.retire(0);
@@ -87,6 +95,42 @@ impl SendQueue {
     pub(super) fn begin_connection(&mut self) {
         self.forget_peer();
         self.joined = None;
+    }
+
+    /// The place of the next request to be completed.
+    pub(super) fn done(&self) -> u32 {
+        self.done
+    }
+
+    /// Whether it is too early for another try of the first request that is kept.
+    pub(super) fn is_to_wait(&mut self) -> bool {
+        self.patience.as_mut().is_some_and(|patience| !patience.may_try())
+    }
+
+    /// Whether the first request that is kept waits for the peer.
+    pub(super) fn is_patient(&self) -> bool {
+        self.patience.is_some()
+    }
+
+    pub(super) fn forget_patience(&mut self) {
+        self.patience = None;
+    }
+
+    /// Counts the `count` requests that are kept from the next place on as posted.
+    pub(super) fn count_posted(&mut self, count: u32) {
+        if let Some(pace) = &mut self.pace {
+            for place in (0..count).map(|place| self.posted.wrapping_add(place)) {
+                // SAFETY: a kept request has its pieces in its slot.
+                pace.make_plan(place, unsafe { self.requests.at(place).len() });
+            }
+        }
+        self.posted = self.posted.wrapping_add(count);
+    }
+
+    /// # Errors
+    /// What a fault has a call for posting fail with.
+    pub(super) fn check_call(&self) -> Result<()> {
+        self.pace.as_ref().map_or(Ok(()), |pace| pace.check_call())
     }
 
     /// Places that are free.
@@ -129,10 +173,21 @@ impl SendQueue {
 
     /// Carries out what is kept, as far as it can be.
     pub(super) fn advance(&mut self, qp: &QueuePair) {
-        while self.done != self.posted && qp.state() == sys::IBV_QPS_RTS {
-            if self.patience.as_mut().is_some_and(|patience| !patience.may_try()) {
-                break;
+        match self.pace.take() {
+            Some(mut pace) => {
+                self.advance_by_plan(qp, &mut pace);
+                self.pace = Some(pace);
             }
+            None => self.advance_at_once(qp),
+        }
+        if qp.state() == sys::IBV_QPS_ERR {
+            self.flush(qp);
+        }
+        self.settle(qp);
+    }
+
+    fn advance_at_once(&mut self, qp: &QueuePair) {
+        while self.done != self.posted && qp.state() == sys::IBV_QPS_RTS && !self.is_to_wait() {
             let request = *self.requests.at(self.done);
             // SAFETY: a kept request has its pieces in its slot; the program keeps their memory until completion.
             let outcome = unsafe { self.carry_out(qp, &request) };
@@ -140,10 +195,6 @@ impl SendQueue {
                 break;
             }
         }
-        if qp.state() == sys::IBV_QPS_ERR {
-            self.flush(qp);
-        }
-        self.settle(qp);
     }
 
     /// Does with the first request that is kept what an attempt has come to; false: it waits.
@@ -187,11 +238,12 @@ impl SendQueue {
     /// Decides what the next post does, and whether polls have to look after this queue.
     fn settle(&mut self, qp: &QueuePair) {
         let idle = self.done == self.posted;
-        self.live = idle && qp.state() == sys::IBV_QPS_RTS;
+        self.live = idle && qp.state() == sys::IBV_QPS_RTS && self.pace.is_none();
         let waits = !idle && qp.state() == sys::IBV_QPS_RTS;
         if waits != qp.waiting.swap(waits, Ordering::Relaxed) && waits {
             qp.send_cq().add_waiting(qp);
-            if qp.send_cq().has_channel() {
+            // A target that polls its memory would wait for ever for a message whose sender polls its own.
+            if qp.send_cq().has_channel() || self.pace.is_some() {
                 progress::look_after(qp.keep());
             }
         }
