@@ -8,3 +8,4 @@ mod perftest;
 mod posting;
 mod requests;
 mod runs;
+mod verbs_facts;

@@ -25,7 +25,7 @@ const TERMS: Terms = Terms {
 fn in_state(bench: &Bench, state: State) -> Result<(Qp, Connection), Obstacle> {
     let qp = bench.lone_qp()?;
     let mut to = bench.connection(qp.qpn(), TERMS);
-    (to.sq_psn, to.rq_psn, to.path_mtu) = (0xab_cdef, 0x12_3457, sys::IBV_MTU_512);
+    (to.sq_psn, to.rq_psn, to.path_mtu) = (0xab_cdef, 0x12_3457, sys::IBV_MTU_256);
     qp.take_to(state, &to)?;
     Ok((qp, to))
 }
