@@ -4,6 +4,7 @@ use crate::dtype::DataType;
 use crate::element::{Element, from_bytes};
 use crate::redop::RedOp;
 use crate::with_element;
+use proptest::prelude::*;
 
 fn reduction(dtype: DataType, redop: RedOp, n_ranks: u32) -> Result<Data> {
     let call = Call::new(Collective::named("all_reduce").unwrap(), n_ranks, dtype, redop, 0, 4096).unwrap();
@@ -126,4 +127,28 @@ fn a_wrong_element_is_found_with_its_place_and_values() {
     assert_ne!(first.expected, first.found);
     data.poison(seed, &part, 1024, &mut found);
     assert_eq!(data.check(seed, &part, 1024, &found, &mut scratch).wrong_elements, 128);
+}
+
+proptest! {
+    #[test]
+    fn any_flipped_bit_of_any_result_is_found_where_it_is(
+        dtype in 0_usize..12,
+        redop in prop::option::of(0_usize..5),
+        bit in 0_usize..1000 * 8,
+        piece in 0_u64..10,
+    ) {
+        let dtype = DataType::ALL[dtype];
+        let name = if redop.is_some() { "all_reduce" } else { "all_gather" };
+        let op = RedOp::ALL[redop.unwrap_or(0)];
+        let call = Call::new(Collective::named(name).unwrap(), 3, dtype, op, 0, 1 << 20).unwrap();
+        let (data, part) = (Data::of(&call).unwrap(), *call.shape(2).parts.last().unwrap());
+        let (mut found, mut scratch) = (vec![0; 1000], vec![0; 1000]);
+        let (seed, offset) = (Seed::of(7, 0), piece * 4096);
+        data.expected(seed, &part, offset, &mut found);
+        found[bit / 8] ^= 1 << (bit % 8);
+        let checked = data.check(seed, &part, offset, &found, &mut scratch);
+        prop_assert_eq!(checked.wrong_elements, 1);
+        let element = (bit as u64 / 8) / dtype.bytes() * dtype.bytes();
+        prop_assert_eq!(checked.first_wrong.unwrap().offset_bytes, part.at + offset + element);
+    }
 }

@@ -143,3 +143,6 @@ impl Backend for Shm {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

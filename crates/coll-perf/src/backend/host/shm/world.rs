@@ -61,10 +61,15 @@ impl World {
     /// For `n_ranks` ranks. A rank that waits longer than `limit` for another fails; so does one that waits when
     /// `alarm` is raised.
     pub fn new(n_ranks: u32, limit: Duration, alarm: Alarm) -> Arc<Self> {
+        let cache_bytes = last_level_bytes(&HostFiles::this_machine(), &allowed()).unwrap_or(USUAL_CACHE);
+        Self::with_caches_of(cache_bytes, n_ranks, limit, alarm)
+    }
+
+    /// The same on a machine whose last-level caches hold `cache_bytes`.
+    pub(super) fn with_caches_of(cache_bytes: u64, n_ranks: u32, limit: Duration, alarm: Alarm) -> Arc<Self> {
         let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
         let patience = if n_ranks as usize > processors { NO_PATIENCE } else { PATIENCE };
         let boards = (0..n_ranks).map(|_| Board::default()).collect();
-        let cache_bytes = last_level_bytes(&HostFiles::this_machine(), &allowed()).unwrap_or(USUAL_CACHE);
         let (slots, buffers) = (Slots::new(n_ranks), Mutex::default());
         Arc::new(Self { boards, slots, alarm, limit, patience, cache_bytes, buffers })
     }
