@@ -1,9 +1,13 @@
 //! Ctrl-C and its relatives, as a question that loops can ask.
 #![allow(unsafe_code, reason = "installing a signal handler")]
 
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, sigaction};
+
+/// What ends a run.
+const ENDING: [Signal; 2] = [Signal::SIGINT, Signal::SIGTERM];
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 /// When the first signal came, in nanoseconds of the monotonic clock; 0: none yet.
@@ -40,10 +44,32 @@ fn now_ns() -> u64 {
 pub fn install() {
     // Without SA_RESTART a blocked system call returns, so that the wish is noticed at once.
     let action = SigAction::new(SigHandler::Handler(note), SaFlags::empty(), SigSet::empty());
-    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+    for signal in ENDING {
         // SAFETY: the handler uses atomics and async-signal-safe calls only.
         let installed = unsafe { sigaction(signal, &action) };
         debug_assert!(installed.is_ok(), "SIGINT and SIGTERM can be handled");
+    }
+}
+
+/// As long as this lives, SIGINT and SIGTERM go to the other threads of the process, and the calling one is not held up.
+pub struct Undisturbed {
+    before: Option<SigSet>,
+    // The mask is the thread's: it has to be put back there.
+    here: PhantomData<*const ()>,
+}
+
+impl Undisturbed {
+    /// From now on.
+    pub fn begin() -> Self {
+        let signals: SigSet = ENDING.into_iter().collect();
+        Self { before: signals.thread_swap_mask(SigmaskHow::SIG_BLOCK).ok(), here: PhantomData }
+    }
+}
+
+impl Drop for Undisturbed {
+    fn drop(&mut self) {
+        let restored = self.before.is_none_or(|before| before.thread_set_mask().is_ok());
+        debug_assert!(restored, "a mask that was there can be set");
     }
 }
 
@@ -55,4 +81,25 @@ pub fn requested() -> bool {
 /// The same, and the wish is taken as heard: whoever asks next is told no.
 pub fn take() -> bool {
     REQUESTED.swap(false, Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blocked() -> [bool; 2] {
+        let mask = SigSet::thread_get_mask().unwrap();
+        ENDING.map(|signal| mask.contains(signal))
+    }
+
+    #[test]
+    fn a_thread_is_undisturbed_for_as_long_as_it_says() {
+        assert_eq!(blocked(), [false, false]);
+        let undisturbed = Undisturbed::begin();
+        assert_eq!(blocked(), [true, true]);
+        // Who is started meanwhile is part of it.
+        assert_eq!(std::thread::spawn(blocked).join().unwrap(), [true, true]);
+        drop(undisturbed);
+        assert_eq!(blocked(), [false, false]);
+    }
 }

@@ -18,13 +18,11 @@ use crate::interrupt;
 use crate::intervals::Intervals;
 use sampling::{Sampler, Sampling};
 
-/// How often the watcher looks around: Ctrl-C and the end of a round's time are noticed within this.
-const TICK: Duration = Duration::from_millis(20);
 /// A round in which nothing completes for so long has come to a standstill. Longer than a reliable connection
 /// takes to give up by itself, 7 tries 1.07 s apart (see `qp`), so that its own, better, story is heard first; an
 /// adapter that waits up to four times longer, as the specification allows it, is not waited for.
 pub const STALL_LIMIT: Duration = Duration::from_secs(15);
-/// How often an end tells the other that it lives, and how far it is: six times in the silence that a server with other
+/// How often an end tells the other in a stretch that it lives, and how far it is: six times in the silence that a server with other
 /// clients puts up with, [`crate::exchange::hold::HELD_SILENCE_IN_STRETCH`].
 const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 /// A peer that says nothing for so long is gone; it speaks all the time.
@@ -75,7 +73,11 @@ pub fn watched<'a, R: Send>(
     let (waker, stop) = (channel.waker(), stop.into());
     let (result, mut watched) = std::thread::scope(|scope| {
         let watcher = scope.spawn(|| Watcher::new(channel, until, stop, sampling).run());
-        let result = measure();
+        let result = {
+            // A signal goes to the watcher then, whose sleep it ends.
+            let _undisturbed = interrupt::Undisturbed::begin();
+            measure()
+        };
         stop.note_over();
         waker.wake();
         let watched = watcher.join().unwrap_or_else(|_| Watched {
@@ -132,15 +134,21 @@ impl<'a, 's> Watcher<'a, 's> {
         while !self.stop.are_over() && self.outcome.failure.is_none() {
             let now = Instant::now();
             self.look_around(now);
-            let next = self.sampler.as_ref().map(Sampler::next);
-            let soonest = self.end.into_iter().chain(next).min();
-            let wait = soonest.map_or(TICK, |moment| moment.saturating_duration_since(now).min(TICK));
-            self.listen(wait);
+            self.listen(self.next_due().saturating_duration_since(now));
         }
         if self.outcome.failure.is_some() {
             self.stop.abandon();
         }
         Watched { intervals: self.sampler.and_then(Sampler::finish), ..self.outcome }
+    }
+
+    /// When there is something to do without anybody's having said a word. Not sooner: where both loops and both watchers
+    /// share two processors, one that looked around every 20 ms cost a round trip of 1.8 ms 2 % of its median, and one of
+    /// 16 us a third of its 99th percentile (Soft-RoCE, 2026-11-29).
+    fn next_due(&self) -> Instant {
+        let next = self.sampler.as_ref().map(Sampler::next);
+        let moments = self.end.into_iter().chain(next);
+        moments.fold(self.last_told + PROGRESS_EVERY, Instant::min)
     }
 
     fn look_around(&mut self, now: Instant) {
@@ -160,7 +168,7 @@ impl<'a, 's> Watcher<'a, 's> {
         } else if now - self.last_progress.1 > STALL_LIMIT {
             self.fail(standstill());
         }
-        if now - self.last_told > PROGRESS_EVERY {
+        if now - self.last_told >= PROGRESS_EVERY {
             self.last_told = now;
             if let Err(error) = self.channel.send(&Message::Progress { completed }) {
                 self.fail(error);
@@ -238,90 +246,4 @@ pub fn silence(limit: Duration) -> Error {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::exchange::pair;
-
-    fn wait_until(stop: &Stop, condition: impl Fn(&Stop) -> bool) -> Result<()> {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while !condition(stop) {
-            assert!(Instant::now() < deadline, "the watcher did nothing");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        Ok(())
-    }
-
-    #[test]
-    fn the_end_of_the_time_lets_the_loop_finish() {
-        let (mut ours, _theirs) = pair();
-        let stop = Stop::new();
-        let begin = Instant::now();
-        let (result, watched) =
-            watched(&mut ours, Until::Time(Duration::from_millis(50)), &stop, None, || {
-                wait_until(&stop, Stop::must_finish)
-            });
-        assert!(result.is_ok() && watched.failure.is_none());
-        assert!(begin.elapsed() >= Duration::from_millis(50));
-        assert!(!stop.must_abandon());
-    }
-
-    #[test]
-    fn several_loops_are_watched_as_one() {
-        let (mut ours, _theirs) = pair();
-        let stops: Vec<Stop> = (0..3).map(|_| Stop::new()).collect();
-        let until = Until::Time(Duration::from_millis(50));
-        let (result, watched) = watched(&mut ours, until, &stops[..], None, || {
-            stops.iter().zip(1..).for_each(|(stop, completed)| stop.note_completed(completed));
-            stops.iter().try_for_each(|stop| wait_until(stop, Stop::must_finish))
-        });
-        assert!(result.is_ok() && watched.failure.is_none());
-        assert_eq!(Stops::from(&stops[..]).completed(), 1 + 2 + 3);
-        let lines: Vec<usize> = stops.iter().map(|stop| std::ptr::from_ref(stop).addr() / 128).collect();
-        assert!(lines.windows(2).all(|pair| pair[0] != pair[1]), "two counts share a cache line: {lines:?}");
-    }
-
-    #[test]
-    fn a_vanished_peer_ends_the_round() {
-        let (mut ours, theirs) = pair();
-        drop(theirs);
-        let stop = Stop::new();
-        let (_, watched) =
-            watched(&mut ours, Until::Done, &stop, None, || wait_until(&stop, Stop::must_abandon));
-        assert_eq!(watched.failure.unwrap().kind, ErrorKind::PeerLost);
-    }
-
-    #[test]
-    fn the_peers_failure_ends_the_round_and_is_marked() {
-        let (mut ours, mut theirs) = pair();
-        theirs.send(&Message::Progress { completed: 7 }).unwrap();
-        theirs.send(&Message::Abort { error: Error::new(ErrorKind::Memlock, "too little") }).unwrap();
-        let stop = Stop::new();
-        let (_, watched) =
-            watched(&mut ours, Until::Done, &stop, None, || wait_until(&stop, Stop::must_abandon));
-        assert_eq!(watched.peer_completed, 7);
-        let failure = watched.failure.unwrap();
-        assert!(failure.what.contains("could not go on: too little"), "{}", failure.what);
-    }
-
-    #[test]
-    fn the_peers_wish_to_stop_lets_the_loop_finish() {
-        let (mut ours, mut theirs) = pair();
-        theirs.send(&Message::Stop).unwrap();
-        let stop = Stop::new();
-        let (result, watched) =
-            watched(&mut ours, Until::Done, &stop, None, || wait_until(&stop, Stop::must_finish));
-        assert!(result.is_ok() && watched.stopped_by_peer && !watched.interrupted);
-    }
-
-    #[test]
-    fn what_belongs_to_the_next_step_is_put_back() {
-        let (mut ours, mut theirs) = pair();
-        theirs.send(&Message::Ready).unwrap();
-        let stop = Stop::new();
-        let (_, watched) = watched(&mut ours, Until::Time(Duration::from_millis(60)), &stop, None, || {
-            wait_until(&stop, Stop::must_finish)
-        });
-        assert!(watched.failure.is_none());
-        assert_eq!(ours.receive_within(Duration::from_secs(1)).unwrap(), Some(Message::Ready));
-    }
-}
+mod tests;

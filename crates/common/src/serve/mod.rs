@@ -96,7 +96,11 @@ impl Server {
         let spawn = || {
             let (wake, woken) = UnixStream::pair()?;
             let door = door::Door::new(listener, manners, Arc::clone(&shared), woken);
-            let doorkeeper = std::thread::Builder::new().name("door".to_owned()).spawn(|| door.keep())?;
+            let doorkeeper = std::thread::Builder::new().name("door".to_owned()).spawn(|| {
+                // Who has asked to stop is asked elsewhere.
+                let _undisturbed = interrupt::Undisturbed::begin();
+                door.keep();
+            })?;
             Ok((wake, doorkeeper))
         };
         let (wake, doorkeeper) = spawn().map_err(|error: std::io::Error| {
