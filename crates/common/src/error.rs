@@ -93,6 +93,8 @@ error_kinds! {
     Listen = "listen" => Machine,
     /// This machine does not have the local address that was asked for, or the peer has none of its family.
     SourceAddress = "source-address" => Machine,
+    /// This process may not have so many open files.
+    OpenFiles = "open-files" => Machine,
     /// A file could not be written.
     Output = "output" => Machine,
     /// The host name has no address.

@@ -38,6 +38,7 @@ pub mod latency;
 pub mod memlock;
 pub mod memory;
 pub mod mr;
+pub mod open_files;
 pub mod plan;
 pub mod qp;
 pub mod rate;

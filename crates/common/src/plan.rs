@@ -228,6 +228,11 @@ impl Plan {
         (0..self.threads as usize).map(|thread| self.part(thread))
     }
 
+    /// How many data connections there are over TCP, each with a socket on either end.
+    pub fn sockets(&self) -> u32 {
+        self.qps * self.directions().len() as u32
+    }
+
     /// How many memory regions each end registers.
     pub fn memory_regions(&self) -> u32 {
         if self.mr_per_qp { self.qps } else { 1 }

@@ -1,16 +1,20 @@
 //! The same message pattern over TCP: the baseline of every RDMA comparison.
 //!
-//! Each "queue pair" is a socket. A write sends the message's bytes from the source region; the target's thread
-//! receives them into the same slot of its sink region and answers with the number of messages that have arrived
-//! in this round (eight bytes, little endian), once for every receive that completed any. A write is complete when
-//! it is acknowledged so: as over RDMA, completion means that the data is in the target's memory.
+//! Each "queue pair" is a socket. A write sends the message's bytes from the source region; a thread of the target
+//! ([`Receiver`]) receives them into the same slot of its sink region and answers with the number of messages that have
+//! arrived in this round (eight bytes, little endian), once for every receive that completed any. A write is complete
+//! when it is acknowledged so: as over RDMA, completion means that the data is in the target's memory.
 #![allow(unsafe_code, reason = "the memory may change under the call, so it is passed as pointers")]
 
-use std::io::{Read, Write};
+mod acks;
+mod receive;
+
+pub use acks::{AskAll, AskReady, Asked, FEW};
+pub use receive::{Receiver, RoundOver};
+
+use std::io::Read;
 use std::net::TcpStream;
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
@@ -23,54 +27,44 @@ use crate::watch::Stop;
 const ACK: usize = 8;
 /// How long a full window waits in the kernel for an acknowledgement before the loop looks around again.
 const ACK_WAIT_MS: u8 = 10;
-/// Messages that one receive may complete: with more, small messages gain nothing.
-const RECEIVE_BATCH: usize = 64;
-/// How soon a receiver notices that its round is over.
-const ROUND_END_POLL_MS: u8 = 5;
-/// How long the peer may leave an acknowledgement in its socket before the receiver gives up.
-const ACK_SEND_DEADLINE: Duration = Duration::from_secs(10);
+/// Acknowledgements that are taken at once.
+const ACK_BATCH: usize = 64;
 
 /// The sending end of one socket.
-struct Lane {
-    socket: TcpStream,
+struct Lane<'a> {
+    socket: &'a TcpStream,
     source: u64,
     acknowledged: u64,
-    partial: Vec<u8>,
+    /// The bytes of an acknowledgement that has come in part, and how many they are.
+    beginning: [u8; ACK],
+    begun: usize,
 }
 
-/// The initiator's sockets.
-pub struct TcpEndpoint<'a> {
-    lanes: Vec<Lane>,
+/// The initiator's sockets. `A` is how it learns which of them have acknowledgements.
+pub struct TcpEndpoint<'a, A> {
+    lanes: Vec<Lane<'a>>,
     slots: Slots,
     stop: &'a Stop,
+    acks: A,
 }
 
-impl<'a> TcpEndpoint<'a> {
-    /// An endpoint for messages of one size; `sources` are the addresses of the source regions, one a socket,
-    /// which the caller keeps alive longer than the endpoint.
+impl<'a, A: Asked<'a>> TcpEndpoint<'a, A> {
+    /// An endpoint on `sockets`, which do not block, for messages of one size; `sources` are the addresses of the source
+    /// regions, one a socket, which the caller keeps alive longer than the endpoint.
     ///
     /// # Errors
-    /// [`ErrorKind::PeerLost`] where a socket can't be used any more.
-    pub fn new(sockets: &[TcpStream], sources: &[u64], slots: Slots, stop: &'a Stop) -> Result<Self> {
-        let lane = |(socket, &source): (&TcpStream, &u64)| {
-            let socket = socket.try_clone()?;
-            socket.set_nonblocking(true)?;
-            Ok(Lane { socket, source, acknowledged: 0, partial: Vec::with_capacity(ACK) })
-        };
-        let lanes = sockets.iter().zip(sources).map(lane).collect::<std::io::Result<_>>();
-        Ok(Self { lanes: lanes.map_err(|error| lost(&error))?, slots, stop })
-    }
-
-    #[cold]
-    fn wait_for_ack(&self) {
-        let mut fds: Vec<PollFd> =
-            self.lanes.iter().map(|lane| PollFd::new(lane.socket.as_fd(), PollFlags::POLLIN)).collect();
-        // Whatever comes of it, the next pass looks at every socket.
-        let _ = poll(&mut fds, PollTimeout::from(ACK_WAIT_MS));
+    /// [`ErrorKind::OpenFiles`] where the kernel can't be asked for all of them at once.
+    pub fn new(sockets: &'a [TcpStream], sources: &[u64], slots: Slots, stop: &'a Stop) -> Result<Self> {
+        let lanes = sockets.iter().zip(sources).map(|(socket, &source)| Lane::new(socket, source)).collect();
+        Ok(Self { lanes, slots, stop, acks: A::new(sockets)? })
     }
 }
 
-impl Lane {
+impl<'a> Lane<'a> {
+    fn new(socket: &'a TcpStream, source: u64) -> Self {
+        Self { socket, source, acknowledged: 0, beginning: [0; ACK], begun: 0 }
+    }
+
     fn send(&self, mut address: u64, mut left: usize, stop: &Stop) -> Result<()> {
         while left > 0 {
             // SAFETY: `left` bytes at `address` lie in the source region, which outlives the endpoint; the kernel
@@ -104,30 +98,29 @@ impl Lane {
 
     /// How many more messages the peer has acknowledged.
     fn receive_acks(&mut self) -> Result<u64> {
-        let mut bytes = [0; RECEIVE_BATCH * ACK];
-        match self.socket.read(&mut bytes) {
+        let mut bytes = [0; ACK_BATCH * ACK];
+        bytes[..self.begun].copy_from_slice(&self.beginning[..self.begun]);
+        match self.socket.read(&mut bytes[self.begun..]) {
             Ok(0) => Err(Error::new(ErrorKind::PeerLost, "the peer closed a data connection")),
-            Ok(count) => {
-                self.partial.extend_from_slice(&bytes[..count]);
-                Ok(self.take_acks())
-            }
+            Ok(count) => Ok(self.take_acks(&bytes[..self.begun + count])),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(0),
             Err(error) => Err(lost(&error)),
         }
     }
 
-    fn take_acks(&mut self) -> u64 {
-        let whole = self.partial.len() / ACK * ACK;
-        let last = self.partial[..whole].last_chunk::<ACK>().map(|bytes| u64::from_le_bytes(*bytes));
-        self.partial.drain(..whole);
-        let total = last.unwrap_or(self.acknowledged);
+    /// Takes the last that is whole, and keeps the beginning of the next.
+    fn take_acks(&mut self, bytes: &[u8]) -> u64 {
+        let (whole, rest) = bytes.as_chunks::<ACK>();
+        self.begun = rest.len();
+        self.beginning[..self.begun].copy_from_slice(rest);
+        let total = whole.last().map_or(self.acknowledged, |last| u64::from_le_bytes(*last));
         let more = total.saturating_sub(self.acknowledged);
         self.acknowledged = total;
         more
     }
 }
 
-impl Endpoint for TcpEndpoint<'_> {
+impl<'a, A: Asked<'a>> Endpoint for TcpEndpoint<'a, A> {
     #[inline]
     fn post_write(&mut self, qp: usize, slot: u64, _signal: Signal) -> Result<()> {
         let lane = &self.lanes[qp];
@@ -144,27 +137,28 @@ impl Endpoint for TcpEndpoint<'_> {
         if !any {
             // The loop polls when its window is full: there is nothing to do until an acknowledgement arrives,
             // and on one host spinning would take the processor from the receiver.
-            self.wait_for_ack();
+            self.acks.wait();
         }
         Ok(())
     }
 
     #[inline]
     fn poll_at_once(&mut self, mut done: impl FnMut(usize, u32)) -> Result<()> {
-        for (index, lane) in self.lanes.iter_mut().enumerate() {
-            let more = lane.receive_acks()?;
+        let lanes = &mut self.lanes;
+        self.acks.each_to_read(|index| {
+            let more = lanes[index].receive_acks()?;
             if more > 0 {
                 done(index, u32::try_from(more).unwrap_or(u32::MAX));
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }
 
 /// Two sockets, over which messages go in turn. An arrived message is its own acknowledgement.
 pub struct TcpPingPong<'a> {
-    outgoing: Lane,
-    incoming: TcpStream,
+    outgoing: Lane<'a>,
+    incoming: &'a TcpStream,
     regions: Regions,
     slots: Slots,
     received: u64,
@@ -177,25 +171,16 @@ pub struct TcpPingPong<'a> {
 const LOOKS_BEFORE_SLEEP: u32 = 100;
 
 impl<'a> TcpPingPong<'a> {
-    /// Over the two sockets of one "queue pair", between `regions`, which the caller keeps alive longer than this.
-    ///
-    /// # Errors
-    /// [`ErrorKind::PeerLost`] where a socket can't be used any more.
+    /// Over the two sockets of one "queue pair", outgoing and incoming, which do not block, between `regions`, which the
+    /// caller keeps alive longer than this.
     pub fn new(
-        sockets: (&TcpStream, &TcpStream),
+        sockets: (&'a TcpStream, &'a TcpStream),
         regions: Regions,
         slots: Slots,
         stop: &'a Stop,
-    ) -> Result<Self> {
-        let clones = || {
-            let (outgoing, incoming) = (sockets.0.try_clone()?, sockets.1.try_clone()?);
-            outgoing.set_nonblocking(true)?;
-            incoming.set_nonblocking(true)?;
-            Ok((outgoing, incoming))
-        };
-        let (socket, incoming) = clones().map_err(|error: std::io::Error| lost(&error))?;
-        let outgoing = Lane { socket, source: regions.source, acknowledged: 0, partial: Vec::new() };
-        Ok(Self { outgoing, incoming, regions, slots, received: 0, stop, looks: 0 })
+    ) -> Self {
+        let outgoing = Lane::new(sockets.0, regions.source);
+        Self { outgoing, incoming: sockets.1, regions, slots, received: 0, stop, looks: 0 }
     }
 
     #[cold]
@@ -258,117 +243,28 @@ fn lost(error: &std::io::Error) -> Error {
     Error::new(ErrorKind::PeerLost, format!("a data connection to the peer broke: {}", show_io_error(error)))
 }
 
-/// Receives one connection's messages of a round into the region at `sink` and acknowledges them, until
-/// `round_over` is set or the connection ends. Returns how many messages arrived.
-pub fn receive_round(socket: &TcpStream, sink: u64, slots: Slots, round_over: &AtomicBool) -> u64 {
-    let mut progress = Progress { slots, sink, messages: 0, offset: 0 };
-    // The sender's half of this socket may have made it non-blocking, and this loop polls anyway.
-    if socket.set_nonblocking(true).is_err() {
-        return 0;
-    }
-    loop {
-        let mut fds = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
-        let ready = poll(&mut fds, PollTimeout::from(ROUND_END_POLL_MS)).unwrap_or(0);
-        // A round is over once every message is acknowledged, or abandoned: what still comes is of no interest.
-        if round_over.load(Ordering::Acquire) {
-            return progress.messages;
-        }
-        if ready == 0 {
-            continue;
-        }
-        match progress.receive(socket) {
-            Received::Messages if send_ack(socket, progress.messages, round_over).is_ok() => {}
-            Received::Part => {}
-            // The control channel tells the story of a peer that is gone.
-            Received::Messages | Received::Nothing => return progress.messages,
-        }
-    }
-}
-
-struct Progress {
-    slots: Slots,
-    sink: u64,
-    messages: u64,
-    offset: u64,
-}
-
-enum Received {
-    /// At least one message is whole.
-    Messages,
-    /// Bytes of a message, but not its last.
-    Part,
-    /// The connection is over.
-    Nothing,
-}
-
-impl Progress {
-    fn receive(&mut self, socket: &TcpStream) -> Received {
-        let mut pieces = self.pieces();
-        // SAFETY: the pieces lie in this socket's sink region, which the caller keeps alive; nobody holds a
-        // reference into it, and another socket has another region.
-        let count = unsafe { libc::readv(socket.as_raw_fd(), pieces.as_mut_ptr(), RECEIVE_BATCH as i32) };
-        match usize::try_from(count) {
-            Ok(0) => Received::Nothing,
-            Ok(count) => self.advance(count as u64),
-            Err(_) => match std::io::Error::last_os_error().kind() {
-                std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted => Received::Part,
-                _ => Received::Nothing,
-            },
-        }
-    }
-
-    /// The rest of the message in progress and the slots of those that follow.
-    fn pieces(&self) -> [libc::iovec; RECEIVE_BATCH] {
-        std::array::from_fn(|index| {
-            let slot = (self.messages + index as u64) % self.slots.count;
-            let offset = if index == 0 { self.offset } else { 0 };
-            libc::iovec {
-                iov_base: (self.sink + self.slots.offset(slot) + offset) as *mut libc::c_void,
-                iov_len: (self.slots.size - offset) as usize,
-            }
-        })
-    }
-
-    fn advance(&mut self, bytes: u64) -> Received {
-        let total = self.offset + bytes;
-        self.messages += total / self.slots.size;
-        self.offset = total % self.slots.size;
-        if total >= self.slots.size { Received::Messages } else { Received::Part }
-    }
-}
-
-fn send_ack(mut socket: &TcpStream, messages: u64, round_over: &AtomicBool) -> std::io::Result<()> {
-    let bytes = messages.to_le_bytes();
-    let deadline = Instant::now() + ACK_SEND_DEADLINE;
-    let mut sent = 0;
-    while sent < ACK {
-        match socket.write(&bytes[sent..]) {
-            Ok(count) => sent += count,
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock && Instant::now() < deadline => {
-                if round_over.load(Ordering::Acquire) {
-                    return Err(error);
-                }
-                let mut fds = [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)];
-                let _ = poll(&mut fds, PollTimeout::from(ACK_WAIT_MS));
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
+    use std::net::TcpListener;
 
     #[test]
-    fn a_receive_that_ends_inside_a_message_goes_on_there() {
-        let mut progress = Progress { slots: Slots::of(100), sink: 0, messages: 0, offset: 0 };
-        assert!(matches!(progress.advance(50), Received::Part));
-        assert!(matches!(progress.advance(170), Received::Messages));
-        assert_eq!((progress.messages, progress.offset), (2, 20));
-        let pieces = progress.pieces();
-        assert_eq!((pieces[0].iov_base as u64, pieces[0].iov_len), (2 * 128 + 20, 80));
-        assert_eq!((pieces[1].iov_base as u64, pieces[1].iov_len), (3 * 128, 100));
+    fn acknowledgements_that_come_in_pieces_count_once_whole() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut theirs = listener.accept().unwrap().0;
+        let mut lane = Lane::new(&ours, 0);
+        let bytes: Vec<u8> = [1_u64, 3, 7].iter().flat_map(|count| count.to_le_bytes()).collect();
+        let mut told = Vec::new();
+        for piece in bytes.chunks(5) {
+            theirs.write_all(piece).unwrap();
+            told.push(lane.receive_acks().unwrap());
+        }
+        assert_eq!(told, [0, 1, 0, 2, 4]);
+        ours.set_nonblocking(true).unwrap();
+        assert_eq!(lane.receive_acks().unwrap(), 0);
+        drop(theirs);
+        assert_eq!(lane.receive_acks().unwrap_err().kind, ErrorKind::PeerLost);
     }
 }

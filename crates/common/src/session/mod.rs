@@ -260,7 +260,10 @@ impl Session {
 
     /// Runs `body` while this end can be written to: over RDMA the adapter does that alone, over TCP threads
     /// receive.
-    pub fn as_target<R>(&self, slots: Slots, body: impl FnOnce() -> R) -> R {
+    ///
+    /// # Errors
+    /// Those of `body`; [`ErrorKind::OpenFiles`] where there is no descriptor to receive with.
+    pub fn as_target<R>(&self, slots: Slots, body: impl FnOnce() -> Result<R>) -> Result<R> {
         match &self.data {
             Data::Tcp(session)
                 if self.plan.is_target(self.role) && self.plan.traffic != Traffic::PingPong =>

@@ -4,19 +4,23 @@ use super::negotiate::LocalEnd;
 use crate::device::ChosenPort;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memlock::LockedMemory;
+use crate::open_files;
 use crate::plan::{BufferLayout, Plan, Role, Transport};
 use crate::units::ByteSize;
 
 /// Whether this end can play its part in `plan`: its memory, its locked-memory limit, its device's limits.
 ///
 /// # Errors
-/// [`ErrorKind::Memory`], [`ErrorKind::Memlock`] or [`ErrorKind::DeviceLimit`].
+/// [`ErrorKind::Memory`], [`ErrorKind::Memlock`], [`ErrorKind::OpenFiles`] or [`ErrorKind::DeviceLimit`].
 pub fn check_local(plan: &Plan, local: &LocalEnd, role: Role) -> Result<()> {
     let layout = BufferLayout::new(plan, role);
     if let (Transport::Rdma, Some(port)) = (plan.transport, local.port()) {
         let limits = LockedMemory::of_this_process(local.files());
         limits.check(layout.total_len(), &layout.describe(), port.context.name())?;
         check_device(plan, port)?;
+    }
+    if plan.transport == Transport::Tcp {
+        open_files::make_room(plan.sockets())?;
     }
     plan.memory.check(layout.total_len(), &layout.describe(), local.files())
 }

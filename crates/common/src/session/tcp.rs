@@ -5,14 +5,16 @@ mod arrivals;
 
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::num::NonZeroUsize;
+
+use socket2::{Domain, Socket, Type};
 
 use self::arrivals::Arrivals;
 use super::threads::{Crew, Share};
 use super::{Measure, MeasureInTurn, STEP_LIMIT, swap_ends};
 use crate::addresses::host_addresses;
 use crate::contention::Observer;
-use crate::endpoint::tcp::{TcpEndpoint, TcpPingPong, receive_round};
+use crate::endpoint::tcp::{AskAll, AskReady, Asked, FEW, Receiver, RoundOver, TcpEndpoint, TcpPingPong};
 use crate::error::{Error, ErrorKind, Result, show_io_error};
 use crate::exchange::message::EndInfo;
 use crate::exchange::tcp::{TcpChannel, show_address};
@@ -28,6 +30,7 @@ use crate::watch::Stop;
 pub(super) struct TcpSession {
     outgoing: Vec<TcpStream>,
     incoming: Vec<TcpStream>,
+    over: RoundOver,
     buffer: HostBuffer,
 }
 
@@ -42,7 +45,7 @@ pub(super) fn bring_up(
     role: Role,
     files: &HostFiles,
 ) -> Result<(TcpSession, Link, EndMemory)> {
-    let listener = (role == Role::Server).then(|| listen(channel)).transpose()?;
+    let listener = (role == Role::Server).then(|| listen(channel, plan)).transpose()?;
     let ours = this_end(channel.local_addr()?, files);
     let info = EndInfo::Tcp {
         end: ours.clone(),
@@ -66,7 +69,7 @@ pub(super) fn bring_up(
         }
         _ => return Err(Error::new(ErrorKind::Protocol, "the server offered no port for data connections")),
     };
-    let session = TcpSession::new(sockets, plan, role, buffer);
+    let session = TcpSession::new(sockets, plan, role, buffer)?;
     let (client, server) = match role {
         Role::Client => (ours, theirs),
         Role::Server => (theirs, ours),
@@ -74,13 +77,17 @@ pub(super) fn bring_up(
     Ok((session, Link::Tcp { client, server }, memory))
 }
 
-fn listen(channel: &TcpChannel) -> Result<(TcpListener, u16)> {
+fn listen(channel: &TcpChannel, plan: &Plan) -> Result<(TcpListener, u16)> {
     // On the address that the client has reached: the data takes the same path as the control channel.
     let mut address = channel.local_addr()?;
     address.set_port(0);
     let listening = || {
-        let listener = TcpListener::bind(address)?;
-        listener.set_nonblocking(true)?;
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+        socket.bind(&address.into())?;
+        // As many as may come before this end looks; with fewer a client would wait a second for each that is dropped.
+        socket.listen(plan.sockets() as i32)?;
+        socket.set_nonblocking(true)?;
+        let listener = TcpListener::from(socket);
         let port = listener.local_addr()?.port();
         Ok((listener, port))
     };
@@ -146,6 +153,7 @@ fn connect(server: SocketAddr, source: Option<IpAddr>, token: u64, plan: &Plan) 
             let mut socket = source::connect(source, server, STEP_LIMIT)?;
             socket.set_nodelay(true)?;
             socket.write_all(&greeting(token, direction, qp))?;
+            socket.set_nonblocking(true)?;
             Ok(socket)
         };
         connected().map_err(|error| failed("open a data connection to", server, &error))
@@ -156,14 +164,14 @@ fn connect(server: SocketAddr, source: Option<IpAddr>, token: u64, plan: &Plan) 
 
 impl TcpSession {
     /// From `sockets` by direction, then by queue pair.
-    fn new(sockets: Vec<TcpStream>, plan: &Plan, role: Role, buffer: HostBuffer) -> Self {
+    fn new(sockets: Vec<TcpStream>, plan: &Plan, role: Role, buffer: HostBuffer) -> Result<Self> {
         let (mut outgoing, mut incoming) = (Vec::new(), Vec::new());
         let mut sockets = sockets.into_iter();
         for &direction in plan.directions() {
             let lanes = if direction == role.writes() { &mut outgoing } else { &mut incoming };
             lanes.extend(sockets.by_ref().take(plan.qps as usize));
         }
-        Self { outgoing, incoming, buffer }
+        Ok(Self { outgoing, incoming, over: RoundOver::new()?, buffer })
     }
 
     pub(super) fn buffer(&self) -> &HostBuffer {
@@ -179,8 +187,22 @@ impl TcpSession {
     ) -> Result<()> {
         let sources: Vec<u64> =
             (0..).map(|qp| self.buffer.address() + layout.source(qp)).take(self.outgoing.len()).collect();
+        if few_each(crew.plan) {
+            self.measure_by::<AskAll, M>(slots, crew, &sources, measures)
+        } else {
+            self.measure_by::<AskReady, M>(slots, crew, &sources, measures)
+        }
+    }
+
+    fn measure_by<'a, A: Asked<'a>, M: Measure + Send>(
+        &'a self,
+        slots: Slots,
+        crew: Crew<'a>,
+        sources: &[u64],
+        measures: Vec<M>,
+    ) -> Result<()> {
         crew.run(measures, |Share { part, stop, .. }| {
-            TcpEndpoint::new(&self.outgoing[part.clone()], &sources[part], slots, stop)
+            TcpEndpoint::<A>::new(&self.outgoing[part.clone()], &sources[part], slots, stop)
         })
     }
 
@@ -195,7 +217,7 @@ impl TcpSession {
             return Err(Error::new(ErrorKind::Protocol, "the ends of this plan do not write in turn"));
         };
         let regions = layout.regions(self.buffer.address());
-        measure.run(&mut TcpPingPong::new((outgoing, incoming), regions, slots, stop)?)
+        measure.run(&mut TcpPingPong::new((outgoing, incoming), regions, slots, stop))
     }
 
     pub(super) fn as_target<R>(
@@ -203,18 +225,41 @@ impl TcpSession {
         slots: Slots,
         layout: BufferLayout,
         observer: &Observer,
-        body: impl FnOnce() -> R,
-    ) -> R {
-        let round_over = AtomicBool::new(false);
+        body: impl FnOnce() -> Result<R>,
+    ) -> Result<R> {
+        self.over.retract();
+        let receivers = self.receivers(layout)?;
         std::thread::scope(|scope| {
-            for (qp, socket) in (0..).zip(&self.incoming) {
-                let sink = self.buffer.address() + layout.sink(qp);
-                let round_over = &round_over;
-                scope.spawn(move || observer.around(|| receive_round(socket, sink, slots, round_over)));
+            for receiver in &receivers {
+                scope.spawn(move || observer.around(|| receiver.round(slots)));
             }
-            let result = body();
-            round_over.store(true, Ordering::Release);
-            result
+            // Also where the body panics.
+            let _over = Announced(&self.over);
+            body()
         })
     }
+
+    /// As many as can run at once, at most; each has its share of the sockets.
+    fn receivers(&self, layout: BufferLayout) -> Result<Vec<Receiver<'_>>> {
+        let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let each = self.incoming.len().div_ceil(threads).max(1);
+        let sinks: Vec<u64> =
+            (0..).map(|qp| self.buffer.address() + layout.sink(qp)).take(self.incoming.len()).collect();
+        let shares = self.incoming.chunks(each).zip(sinks.chunks(each));
+        shares.map(|(sockets, sinks)| Receiver::new(sockets, sinks.to_vec(), &self.over)).collect()
+    }
+}
+
+/// Says that the round is over when it goes.
+struct Announced<'a>(&'a RoundOver);
+
+impl Drop for Announced<'_> {
+    fn drop(&mut self) {
+        self.0.announce();
+    }
+}
+
+/// Whether each thread has so few sockets that it reads from all.
+fn few_each(plan: &Plan) -> bool {
+    plan.parts().all(|part| part.len() <= FEW)
 }

@@ -19,7 +19,8 @@ use crate::session::STEP_LIMIT;
 
 /// How long a connection may take to say whose it is: a client says it with the connection.
 const GREETING_LIMIT: Duration = Duration::from_secs(3);
-/// Connections that may be in their greeting at a time; with more, the oldest goes. A client opens them one by one.
+/// Connections that may be in their greeting at a time; when as many have not said all of it, the oldest goes. A client
+/// opens them one by one.
 const MAX_NEWCOMERS: usize = 64;
 /// How often an end that sleeps looks around.
 const TICK_MS: u16 = 100;
@@ -46,8 +47,7 @@ struct Newcomer {
 impl<'a> Arrivals<'a> {
     /// At `listener`, those of `plan`; each shows `token`.
     pub(super) fn new(listener: &'a TcpListener, token: u64, plan: &'a Plan) -> Self {
-        let count = plan.directions().len() * plan.qps as usize;
-        let places = std::iter::repeat_with(|| None).take(count).collect();
+        let places = std::iter::repeat_with(|| None).take(plan.sockets() as usize).collect();
         Self { listener, token, plan, places, newcomers: Vec::new(), last_came: Instant::now() }
     }
 
@@ -102,17 +102,18 @@ impl<'a> Arrivals<'a> {
                 Heard::Part | Heard::Nothing => {}
             }
         }
+        // Room for the next, also where strangers have taken it all. They have all been heard just now.
+        if self.newcomers.len() >= MAX_NEWCOMERS {
+            self.newcomers.remove(0);
+        }
         Ok(taken)
     }
 
     fn accept(&mut self) -> Result<()> {
         // Not without end: those who are in have their turn as well.
-        for _ in 0..MAX_NEWCOMERS {
+        while self.newcomers.len() < MAX_NEWCOMERS {
             match self.listener.accept() {
                 Ok((socket, _)) if socket.set_nonblocking(true).is_ok() => {
-                    if self.newcomers.len() >= MAX_NEWCOMERS {
-                        self.newcomers.remove(0);
-                    }
                     let since = Instant::now();
                     self.newcomers.push(Newcomer { socket, said: [0; GREETING], length: 0, since });
                 }
