@@ -156,7 +156,7 @@ fn options_in(cell: &str) -> Vec<String> {
 
 #[test]
 fn every_option_of_perftest_that_is_missing_has_a_way_out() {
-    let table = include_str!("../../docs/compatibility.md");
+    let table = perftest_tables();
     let missing =
         table.lines().filter(|line| line.split('|').nth(2).is_some_and(|state| state.trim() == "missing"));
     let options: Vec<String> =
@@ -164,6 +164,55 @@ fn every_option_of_perftest_that_is_missing_has_a_way_out() {
     assert!(options.len() > 40, "the table has other columns now: {options:?}");
     for option in &options {
         assert!(linkproof_common::args::way_out(option).is_some(), "{option} has no way out");
+    }
+}
+
+/// The tables of perftest's options; nccl-tests' come behind them.
+fn perftest_tables() -> &'static str {
+    let all = include_str!("../../docs/compatibility.md");
+    let end = all.find("## coll-perf and nccl-tests").expect("the section has its name");
+    &all[..end]
+}
+
+/// Every source file of the tests that run the tools.
+const TESTS: &[&str] = &[
+    include_str!("failures.rs"),
+    include_str!("help.rs"),
+    include_str!("interrupts.rs"),
+    include_str!("intervals.rs"),
+    include_str!("latency.rs"),
+    include_str!("machine.rs"),
+    include_str!("pace.rs"),
+    include_str!("runs.rs"),
+    include_str!("serving.rs"),
+    include_str!("threads.rs"),
+    include_str!("../rxe/addressing.rs"),
+    include_str!("../rxe/latency.rs"),
+    include_str!("../rxe/measuring.rs"),
+    include_str!("../rxe/queue_options.rs"),
+    include_str!("../soft/runs.rs"),
+    include_str!("../src/lab.rs"),
+    include_str!("../src/process.rs"),
+];
+
+#[test]
+fn every_option_that_is_the_same_as_perftests_is_used_by_a_test() {
+    let same = |line: &&str| line.split('|').nth(2).is_some_and(|state| state.trim() == "same");
+    let rows: Vec<Vec<String>> = perftest_tables()
+        .lines()
+        .filter(same)
+        .map(|line| options_in(line.split('|').nth(1).unwrap_or_default()))
+        .filter(|names| !names.is_empty())
+        .collect();
+    assert!(rows.len() > 12, "the table has other columns now: {rows:?}");
+    let words: std::collections::HashSet<String> = TESTS
+        .iter()
+        .flat_map(|text| text.split(|c: char| !(c.is_alphanumeric() || c == '-' || c == '_')))
+        .map(|word| word.replace('_', "-"))
+        .collect();
+    for names in &rows {
+        let used = names.iter().any(|name| words.contains(&name.replace('_', "-")));
+        assert!(used, "no test uses {}", names.join(", "));
     }
 }
 
