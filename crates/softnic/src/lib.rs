@@ -12,9 +12,9 @@
 //! What is not there: atomics, datagram and unreliable queue pairs, shared receive queues, address handles, memory windows.
 //! Those functions exist, and fail with `EOPNOTSUPP`.
 //!
-//! The modules, from the outside in: [`exports`] is the C face; [`device`], [`context`], [`pd`], [`mr`], [`cq`] and
-//! [`qp`] are the objects of verbs; [`fabric`] finds other processes; [`shared`] is what processes show each other;
-//! [`memory`] makes registered memory reachable; [`config`] is what devices there are.
+//! The modules, from the outside in: `exports` is the C face; `device`, `context`, `pd`, `mr`, `cq` and
+//! `qp` are the objects of verbs; `fabric` finds other processes; `shared` is what processes show each other;
+//! `memory` makes registered memory reachable; `config` is what devices there are.
 #![allow(unsafe_code, reason = "the interface is C's, and the memory is shared with other processes")]
 
 mod clock;

@@ -4,7 +4,7 @@
 //! conditions, and would call any drift between two runs a difference. Everything is done on logarithms, so that
 //! "twice" and "half" are equally far from "the same", and a change reads as a percentage of A.
 //!
-//! - The change is the Hodges–Lehmann estimate, with the exact 95 % interval that belongs to it ([`interval`]).
+//! - The change is the Hodges–Lehmann estimate, with the exact 95 % interval that belongs to it (`interval`).
 //! - From six rounds in turn on, rounds are compared in pairs, which takes out what drifts; four and five are too few
 //!   for that, and all of A are compared with all of B. Three or fewer, or arms that were run one after the other,
 //!   give no verdict.
