@@ -104,7 +104,7 @@ fn meet<S: Step>(step: &mut S) -> Result<()> {
 }
 
 /// Spends `delay` as a rank does that has more to compute.
-fn dawdle(delay: Duration) {
+pub(crate) fn dawdle(delay: Duration) {
     let begin = Instant::now();
     while begin.elapsed() < delay {
         std::hint::spin_loop();

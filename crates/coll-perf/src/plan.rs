@@ -96,6 +96,15 @@ impl Point {
     }
 }
 
+/// The largest send and receive buffer that `rank` has in any of `points`, in bytes.
+pub fn largest_buffers(points: &[Point], rank: u32) -> (u64, u64) {
+    let larger = |(send, recv): (u64, u64), point: &Point| {
+        let shape = point.call.shape(rank);
+        (send.max(shape.send_bytes), recv.max(shape.recv_bytes))
+    };
+    points.iter().fold((0, 0), larger)
+}
+
 impl Plan {
     /// Every point in the order in which they are measured: sizes rise fastest, and a size is measured out of place
     /// and then in place.

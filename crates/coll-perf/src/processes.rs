@@ -9,7 +9,7 @@ use crate::backend::host::tcp::{self, Addresses};
 use crate::group::Group;
 use crate::group::tcp::TcpGroup;
 use crate::launch::Launch;
-use crate::plan::{Plan, Transport};
+use crate::plan::{Plan, Transport, largest_buffers};
 use crate::run::{Observer, Rank};
 use crate::threads::{Hands, run_on_gpu};
 
@@ -45,11 +45,8 @@ fn measure(group: &mut TcpGroup, plan: &Plan, hands: &Hands, observer: &mut dyn 
 
 /// This rank's buffers; how many ranks share the machine is not known.
 fn check_memory(plan: &Plan, rank: u32) -> Result<()> {
-    let points = plan.points()?;
-    let most = |bytes: fn(&crate::collective::Shape) -> u64| {
-        points.iter().map(|point| bytes(&point.call.shape(rank))).max().unwrap_or(0)
-    };
-    let need = Shm::needs(most(|shape| shape.send_bytes), most(|shape| shape.recv_bytes));
+    let (send, recv) = largest_buffers(&plan.points()?, rank);
+    let need = Shm::needs(send, recv);
     check_available(need, "the buffers of this rank", &HostFiles::this_machine())
         .map_err(|error| error.hint("use a smaller -e"))
 }

@@ -12,7 +12,7 @@ use crate::data::{Checked, Data, Seed};
 use crate::fault::Fault;
 use crate::group::{ClockOffset, Group};
 use crate::measure::{IterationLog, preemptions};
-use crate::plan::{Plan, Point};
+use crate::plan::{Plan, Point, largest_buffers};
 use crate::report::RankHost;
 use crate::summary::{RankLog, RoundSummary};
 
@@ -127,11 +127,8 @@ impl<'a, B: Backend> Rank<'a, B> {
     }
 
     fn reserve(&mut self, points: &[Point]) -> Result<()> {
-        let rank = self.group.rank();
-        let shapes: Vec<_> = points.iter().map(|point| point.call.shape(rank)).collect();
-        let most = |bytes: &dyn Fn(&crate::collective::Shape) -> u64| shapes.iter().map(bytes).max();
-        let (send, recv) = (most(&|shape| shape.send_bytes), most(&|shape| shape.recv_bytes));
-        self.backend.reserve(send.unwrap_or(0), recv.unwrap_or(0))?;
+        let (send, recv) = largest_buffers(points, self.group.rank());
+        self.backend.reserve(send, recv)?;
         self.group.barrier()
     }
 

@@ -16,7 +16,7 @@ use crate::backend::nccl::{self, Nccl};
 use crate::fault::Fault;
 use crate::group::in_process::{InProcess, group};
 use crate::group::{Alarm, Group};
-use crate::plan::{Plan, Transport};
+use crate::plan::{Plan, Transport, largest_buffers};
 use crate::report::RankHost;
 use crate::run::{Observer, Rank, Silent};
 
@@ -136,9 +136,7 @@ fn rank(
 fn check_memory(plan: &Plan) -> Result<()> {
     let points = plan.points()?;
     let most = |rank: u32| {
-        let shapes = || points.iter().map(|point| point.call.shape(rank));
-        let send = shapes().map(|shape| shape.send_bytes).max().unwrap_or(0);
-        let recv = shapes().map(|shape| shape.recv_bytes).max().unwrap_or(0);
+        let (send, recv) = largest_buffers(&points, rank);
         Shm::needs(send, recv)
     };
     let need = (0..plan.n_ranks).map(most).sum();

@@ -159,6 +159,13 @@ impl Drop for Ending<'_> {
     }
 }
 
+/// What data connections begin with, so that those of another run are told apart.
+pub fn random_token() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    // The standard library's hash maps are keyed at random; a hash of nothing is as random as the key.
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
+}
+
 /// The failure that stands for the user's wish to stop.
 pub fn interrupted() -> Error {
     Error::new(ErrorKind::Interrupted, "interrupted")

@@ -18,7 +18,7 @@ use crate::endpoint::tcp::{AskAll, AskReady, Asked, FEW, Receiver, RoundOver, Tc
 use crate::error::{Error, ErrorKind, Result, show_io_error};
 use crate::exchange::message::EndInfo;
 use crate::exchange::tcp::{TcpChannel, show_address};
-use crate::exchange::{interrupted, source, while_working};
+use crate::exchange::{interrupted, random_token, source, while_working};
 use crate::host::HostFiles;
 use crate::memory::{Buffer, EndMemory, HostBuffer};
 use crate::plan::{BufferLayout, Plan, Role, Slots};
@@ -97,12 +97,6 @@ fn listen(channel: &TcpChannel, plan: &Plan) -> Result<(TcpListener, u16)> {
             format!("cannot listen for data connections on {}: {}", address.ip(), show_io_error(&error)),
         )
     })
-}
-
-fn random_token() -> u64 {
-    use std::hash::{BuildHasher, Hasher};
-    // The standard library's hash maps are keyed at random; a hash of nothing is as random as the key.
-    std::collections::hash_map::RandomState::new().build_hasher().finish()
 }
 
 fn this_end(address: SocketAddr, files: &HostFiles) -> TcpEnd {

@@ -160,18 +160,8 @@ pub(super) fn post_sends(
 ) -> Posted {
     let mut sges: Vec<Vec<sys::ibv_sge>> =
         requests.iter().map(|request| request.sges.iter().map(|sge| sge.raw()).collect()).collect();
-    let mut raw: Vec<sys::ibv_send_wr> =
-        requests.iter().zip(&mut sges).map(|(request, sges)| request.raw(sges.as_mut_ptr())).collect();
-    let start = raw.as_mut_ptr();
-    for place in 1..raw.len() {
-        // In bounds; only the address is made.
-        raw[place - 1].next = start.wrapping_add(place);
-    }
-    let mut bad = ptr::null_mut();
-    let errno = Errno(post(start, &mut bad));
-    let place = (0..raw.len()).find(|place| start.wrapping_add(*place) == bad);
-    // Where all was taken bad_wr is not promised to be anything.
-    Posted { errno, refused: if errno == Errno::DONE { None } else { place } }
+    let raw = requests.iter().zip(&mut sges).map(|(request, sges)| request.raw(sges.as_mut_ptr()));
+    post_chain(raw.collect(), |request, next| request.next = next, post)
 }
 
 /// The same for receives.
@@ -181,14 +171,24 @@ pub(super) fn post_receives(
 ) -> Posted {
     let mut sges: Vec<Vec<sys::ibv_sge>> =
         receives.iter().map(|receive| receive.sges.iter().map(|sge| sge.raw()).collect()).collect();
-    let mut raw: Vec<sys::ibv_recv_wr> =
-        receives.iter().zip(&mut sges).map(|(receive, sges)| receive.raw(sges.as_mut_ptr())).collect();
+    let raw = receives.iter().zip(&mut sges).map(|(receive, sges)| receive.raw(sges.as_mut_ptr()));
+    post_chain(raw.collect(), |receive, next| receive.next = next, post)
+}
+
+/// Links each request to the one after it, posts the first, and tells which one was refused.
+fn post_chain<W>(
+    mut raw: Vec<W>,
+    link: impl Fn(&mut W, *mut W),
+    post: impl FnOnce(*mut W, *mut *mut W) -> i32,
+) -> Posted {
     let start = raw.as_mut_ptr();
     for place in 1..raw.len() {
-        raw[place - 1].next = start.wrapping_add(place);
+        // In bounds; only the address is made.
+        link(&mut raw[place - 1], start.wrapping_add(place));
     }
     let mut bad = ptr::null_mut();
     let errno = Errno(post(start, &mut bad));
     let place = (0..raw.len()).find(|place| start.wrapping_add(*place) == bad);
+    // Where all was taken bad_wr is not promised to be anything.
     Posted { errno, refused: if errno == Errno::DONE { None } else { place } }
 }

@@ -23,7 +23,7 @@ use super::{Backend, Carrier, Pacing, Placement, Side, Stretch};
 use crate::collective::{Call, InPlace, Shape};
 use crate::dtype::DataType;
 use crate::group::{Alarm, Group};
-use crate::measure::{IterationLog, now_ns};
+use crate::measure::{IterationLog, dawdle, now_ns};
 use crate::redop::RedOp;
 use comm::{Buffers, Comm};
 use library::Library;
@@ -373,12 +373,5 @@ impl Nccl {
                 Ok(())
             })
             .map_err(|error| error.fact("rank", self.rank).fact("gpu", self.gpu.describe()))
-    }
-}
-
-fn dawdle(delay: Duration) {
-    let begin = Instant::now();
-    while begin.elapsed() < delay {
-        std::hint::spin_loop();
     }
 }

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use linkproof_common::error::{Error, ErrorKind, Result, show_io_error};
+use linkproof_common::exchange::random_token;
 use linkproof_common::units::show_duration;
 
 use super::{Addresses, Sockets};
@@ -69,12 +70,6 @@ impl Place {
         let ip = if ip.is_empty() { None } else { Some(ip.parse().ok()?) };
         Some(Self { ip, port: port.parse().ok()?, token: token.parse().ok()? })
     }
-}
-
-fn random_token() -> u64 {
-    use std::hash::{BuildHasher, Hasher};
-    // The standard library's hash maps are keyed at random; a hash of nothing is as random as the key.
-    std::collections::hash_map::RandomState::new().build_hasher().finish()
 }
 
 fn listen() -> Result<(TcpListener, u16)> {
