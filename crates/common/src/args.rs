@@ -5,6 +5,7 @@
 
 mod gates;
 mod habits;
+pub mod help;
 mod long;
 mod memory;
 mod pace;

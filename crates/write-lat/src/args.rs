@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Parser;
+use linkproof_common::args::help::{AFTER_HELP, Example, after_long_help};
 use linkproof_common::args::{
     self, DeviceArgs, LatencyGateArgs, LongRunArgs, MemoryArgs, OutputArgs, PeerArgs, QpArgs, Sizes,
 };
@@ -17,7 +18,7 @@ use crate::latency::{MAX_RAW_SAMPLES, WriteLat};
 /// Start `write-lat -d DEV` on one host: it is the server, takes no test options, and serves one client after
 /// another. Then run `write-lat -d DEV HOST` on the other: it is the client and decides everything.
 #[derive(Parser, Clone, Debug)]
-#[command(name = "write-lat", version, after_help = EXIT_STATUSES)]
+#[command(name = "write-lat", version, after_help = AFTER_HELP, after_long_help = after_long_help(EXAMPLES))]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
@@ -77,13 +78,23 @@ pub(crate) struct LatencyArgs {
     pub(crate) gates: LatencyGateArgs,
 }
 
-const EXIT_STATUSES: &str = "Exit status:
-  0  measured, and good
-  1  measured, but the data that arrived was wrong, or a requirement was not met
-  2  the command line
-  3  this machine: device, GID, limit, library
-  4  the peer or the path to it
-  130  interrupted; what was measured until then is printed and marked";
+/// What `--help` shows, the usual first.
+const EXAMPLES: &[Example] = &[
+    Example { what: "The server, on one host", line: "write-lat -d mlx5_0" },
+    Example { what: "2-byte messages from the other host", line: "write-lat -d mlx5_0 node-a" },
+    Example { what: "Three sizes, each for 10 s", line: "write-lat -d mlx5_0 -s 8,4K,1M -D 10 node-a" },
+    Example { what: "The shape of the tail", line: "write-lat -d mlx5_0 -s 8 -n 100000 --histogram node-a" },
+    Example {
+        what: "Every sample, for your own statistics",
+        line: "write-lat -d mlx5_0 -s 8 -n 100000 --raw-samples samples.txt node-a",
+    },
+    Example {
+        what: "Accept a link: exit status 1 where the tail is longer than it may be",
+        line: "write-lat -d mlx5_0 -s 8 -D 10 --max-latency p99=5us --json=result.json node-a",
+    },
+    Example { what: "The same pattern over TCP, for comparison", line: "write-lat --transport tcp node-a" },
+    Example { what: "No adapter at hand: a device in software", line: "write-lat --soft-device 127.0.0.1" },
+];
 
 /// Round trips that are not counted, unless told otherwise: caches, branch predictors and the peer's first page
 /// touches settle within tens of them.
@@ -145,5 +156,21 @@ impl LatencyArgs {
             return Err(Error::new(ErrorKind::Usage, "--raw-samples needs the name of a file"));
         }
         Ok(plan)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use linkproof_common::args::{Parse, Parsed, parse};
+
+    #[test]
+    fn each_example_of_the_help_is_understood() {
+        for Example { line, .. } in EXAMPLES {
+            let parsed = parse::<Args>(line.split_whitespace().map(Into::into));
+            let Ok(Parse::Run(Parsed { args, .. })) = parsed else { panic!("{line}: {:?}", parsed.err()) };
+            let measures = args.peer.host.is_none() || args.latency.plan(args.ends().transport()).is_ok();
+            assert!(line.starts_with("write-lat ") && measures, "{line}");
+        }
     }
 }
