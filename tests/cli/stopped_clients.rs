@@ -11,11 +11,9 @@ use serde_json::Value;
 
 use crate::attack::{PREAMBLE, held_when_idle, honest, honest_frames, is_as_before, server, stranger};
 
-/// How long a client that has stopped between two stretches may hold the next one: a second, and what a slow, busy
-/// machine takes for the next one's run.
-const SOON_AFTER_A_STEP: Duration = Duration::from_secs(6);
-/// The same in a stretch: three seconds.
-const SOON_AFTER_A_STRETCH: Duration = Duration::from_secs(10);
+/// How long a client that has stopped may hold the next one: a second, and what a slow, busy machine takes for the
+/// next one's run.
+const SOON: Duration = Duration::from_secs(6);
 
 /// Where a client stops: the first message of `sender` with that name that neither end passes.
 #[derive(Clone, Copy)]
@@ -39,7 +37,7 @@ impl Stop {
     }
 
     /// How long the next client takes, from its start to its end, when this one has stopped.
-    fn holds_the_next(self, soon: Duration) {
+    fn holds_the_next(self) {
         let port = free_port();
         let server = Tool::tcp(self.tool).serve(port);
         let before = (self.tool == "write-bw").then(|| held_when_idle(&server, port));
@@ -49,7 +47,7 @@ impl Stop {
         relay.wait_until_frozen();
         let begin = Instant::now();
         Tool::tcp(self.tool).args(&format!("127.0.0.1 -p {port} -n 10")).run().exits(0);
-        self.tell(begin.elapsed(), soon);
+        self.tell(begin.elapsed());
         server.wait_for_stderr("has said nothing for ");
         drop(stopped);
         if let Some(before) = before {
@@ -57,18 +55,18 @@ impl Stop {
         }
     }
 
-    fn tell(self, took: Duration, soon: Duration) {
+    fn tell(self, took: Duration) {
         let Self { tool, options, sender, message } = self;
         println!("{tool} {options}: silent from the {sender:?}'s {message} on, the next took {took:?}");
-        assert!(took < soon, "{tool} {options}, {sender:?}'s {message}: the next client took {took:?}");
+        assert!(took < SOON, "{tool} {options}, {sender:?}'s {message}: the next client took {took:?}");
     }
 }
 
 /// Each with a server of its own, side by side: they mostly wait.
-fn each(stops: &[Stop], soon: Duration) {
+fn each(stops: &[Stop]) {
     std::thread::scope(|scope| {
         for stop in stops {
-            scope.spawn(|| stop.holds_the_next(soon));
+            scope.spawn(|| stop.holds_the_next());
         }
     });
 }
@@ -88,11 +86,11 @@ fn a_client_that_stops_between_stretches_holds_the_next_for_a_second() {
         Stop::at(Sender::Server, "evidence"),
         Stop::at(Sender::Client, "result"),
     ];
-    each(&stops, SOON_AFTER_A_STEP);
+    each(&stops);
 }
 
 #[test]
-fn a_client_that_stops_in_a_stretch_holds_the_next_for_three_seconds() {
+fn a_client_that_stops_in_a_stretch_holds_the_next_for_a_second() {
     let long = Stop { options: "-D 60 --rounds 1", ..Stop::at(Sender::Client, "progress") };
     let stops = [
         // Before its first message, and after its last.
@@ -102,11 +100,11 @@ fn a_client_that_stops_in_a_stretch_holds_the_next_for_three_seconds() {
         Stop { options: "-D 60 --rounds 1 -b", ..long },
         Stop { tool: "write-lat", ..long },
     ];
-    each(&stops, SOON_AFTER_A_STRETCH);
+    each(&stops);
 }
 
 #[test]
-fn a_stopped_process_that_is_written_to_holds_the_next_for_three_seconds() {
+fn a_stopped_process_that_is_written_to_holds_the_next_for_a_second() {
     let (server, port) = server();
     let before = held_when_idle(&server, port);
     let relay = Relay::to(port);
@@ -117,8 +115,8 @@ fn a_stopped_process_that_is_written_to_holds_the_next_for_three_seconds() {
     let begin = Instant::now();
     honest(port).run().exits(0);
     println!("a stopped process held the next for {:?}", begin.elapsed());
-    assert!(begin.elapsed() < SOON_AFTER_A_STRETCH, "{:?}", begin.elapsed());
-    server.wait_for_stderr("has said nothing for 3 s");
+    assert!(begin.elapsed() < SOON, "{:?}", begin.elapsed());
+    server.wait_for_stderr("has said nothing for 900 ms");
     drop(stopped);
     is_as_before(&server, before);
 }
@@ -147,8 +145,8 @@ fn let_go(server: &Running, port: u16) {
     let begin = Instant::now();
     next.finish().exits(0);
     println!("the next client was served after {:?}", begin.elapsed());
-    assert!(begin.elapsed() < SOON_AFTER_A_STEP, "{:?}", begin.elapsed());
-    server.wait_for_stderr("has said nothing for 1 s");
+    assert!(begin.elapsed() < SOON, "{:?}", begin.elapsed());
+    server.wait_for_stderr("has said nothing for 900 ms");
 }
 
 #[test]

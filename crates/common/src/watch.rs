@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::affinity;
 use crate::error::{Error, ErrorKind, Result};
-use crate::exchange::{Channel, Message};
+use crate::exchange::{Channel, Message, PROGRESS_EVERY};
 use crate::interrupt;
 use crate::intervals::Intervals;
 use sampling::{Sampler, Sampling};
@@ -22,9 +22,6 @@ use sampling::{Sampler, Sampling};
 /// takes to give up by itself, 7 tries 1.07 s apart (see `qp`), so that its own, better, story is heard first; an
 /// adapter that waits up to four times longer, as the specification allows it, is not waited for.
 pub const STALL_LIMIT: Duration = Duration::from_secs(15);
-/// How often an end tells the other in a stretch that it lives, and how far it is: six times in the silence that a server with other
-/// clients puts up with, [`crate::exchange::hold::HELD_SILENCE_IN_STRETCH`].
-const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 /// A peer that says nothing for so long is gone; it speaks all the time.
 pub const PEER_SILENCE_LIMIT: Duration = Duration::from_secs(15);
 

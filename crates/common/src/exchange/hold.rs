@@ -7,12 +7,10 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, ErrorKind};
 use crate::units::show_duration;
 
-/// How long a client may be silent between two steps while others wait. An honest one says five times a second that it
-/// lives, whatever it does; the rest is for its processor and its network.
-pub const HELD_SILENCE: Duration = Duration::from_secs(1);
-/// The same in a stretch, where a client says so twice a second: its processors may be busy to the last, its packets
-/// may be lost among those that it measures with, and there is more to lose.
-pub const HELD_SILENCE_IN_STRETCH: Duration = Duration::from_secs(3);
+/// How long a client may be silent while others wait, so that they are served within a second. An honest one says five
+/// times a second that it lives, whatever it does: a word that the network loses twice comes 0.6 s late (TCP's first
+/// retransmission follows after 0.2 s, the second after 0.4 s more), and the rest is for its processor.
+pub const HELD_SILENCE: Duration = Duration::from_millis(900);
 /// How long a step may take a client that does say that it lives: preparing and checking its memory takes up to a
 /// second a GiB, and then it is a large one.
 pub const HELD_STEP: Duration = Duration::from_secs(300);
@@ -22,19 +20,18 @@ pub const HELD_STEP: Duration = Duration::from_secs(300);
 pub struct Hold {
     since: Instant,
     others: Arc<AtomicUsize>,
-    silence: Duration,
     step: Duration,
 }
 
 impl Hold {
     /// A step between two stretches, which begins now; `others` is how many clients wait.
     pub fn of_step(others: Arc<AtomicUsize>) -> Self {
-        Self { since: Instant::now(), others, silence: HELD_SILENCE, step: HELD_STEP }
+        Self { since: Instant::now(), others, step: HELD_STEP }
     }
 
     /// A stretch, which is as long as the plan says.
     pub fn of_stretch(others: Arc<AtomicUsize>) -> Self {
-        Self { silence: HELD_SILENCE_IN_STRETCH, step: Duration::MAX, ..Self::of_step(others) }
+        Self { step: Duration::MAX, ..Self::of_step(others) }
     }
 
     /// Whether it is too long, seen that the client was last heard at `heard`.
@@ -46,9 +43,9 @@ impl Hold {
         if self.since.elapsed() > self.step {
             return too_long("has not come to the next step", self.step);
         }
-        let others = self.others.load(Ordering::Relaxed);
-        if others > 0 && heard.max(self.since).elapsed() > self.silence {
-            return too_long("has said nothing", self.silence)
+        if self.silence_left(heard).is_some_and(|left| left.is_zero()) {
+            let others = self.others.load(Ordering::Relaxed);
+            return too_long("has said nothing", HELD_SILENCE)
                 .map(|error| error.fact("clients that wait for their turn", others.to_string()))
                 .map(|error| {
                     error
@@ -56,6 +53,12 @@ impl Hold {
                 });
         }
         None
+    }
+
+    /// How much longer the client may be silent; `None` as long as nobody waits.
+    pub(super) fn silence_left(&self, heard: Instant) -> Option<Duration> {
+        let silent = heard.max(self.since).elapsed();
+        (self.others.load(Ordering::Relaxed) > 0).then(|| HELD_SILENCE.saturating_sub(silent))
     }
 }
 
@@ -72,10 +75,11 @@ mod tests {
         for new in [Hold::of_step, Hold::of_stretch] {
             let others = Arc::new(AtomicUsize::new(0));
             let hold = new(Arc::clone(&others));
-            let since = long_ago(hold.silence);
+            let since = long_ago(HELD_SILENCE);
             let hold = Hold { since, ..hold };
             assert!(hold.over(since, "the client").is_none());
             others.store(1, Ordering::Relaxed);
+            assert_eq!(hold.silence_left(since), Some(Duration::ZERO));
             assert!(hold.over(Instant::now(), "the client").is_none());
             assert_eq!(hold.over(since, "the client").unwrap().kind, ErrorKind::PeerTimeout);
         }

@@ -115,8 +115,8 @@ pub trait Channel {
     }
 }
 
-/// How often an end tells the other that it lives, outside of a stretch: five times in the silence that a server with
-/// other clients puts up with, [`hold::HELD_SILENCE`].
+/// How often an end tells the other that it lives, and in a stretch how far it is: four times in the silence that a
+/// server with other clients puts up with, [`hold::HELD_SILENCE`].
 pub(crate) const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 /// How often a waiting end looks whether the user wants to stop.
 const LOOK_AROUND: Duration = Duration::from_millis(100);

@@ -264,8 +264,11 @@ impl TcpChannel {
         self.hold.as_ref().and_then(|hold| hold.over(self.heard, &self.peer))
     }
 
-    /// Waits for bytes and takes some into the inbox; returns at once when woken.
+    /// Waits for bytes and takes some into the inbox; returns at once when woken, and when the peer has been silent too
+    /// long.
     fn fill(&mut self, wait: Duration) -> Result<()> {
+        let held = self.hold.as_ref().and_then(|hold| hold.silence_left(self.heard));
+        let wait = held.map_or(wait, |left| wait.min(left + Duration::from_millis(1)));
         let mut fds = [
             PollFd::new(self.socket.as_fd(), PollFlags::POLLIN),
             PollFd::new(self.wake_read.as_fd(), PollFlags::POLLIN),
