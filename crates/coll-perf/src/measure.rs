@@ -16,12 +16,18 @@ pub struct IterationLog {
     pub starts_ns: Vec<u64>,
     /// When it had its result.
     pub stops_ns: Vec<u64>,
+    /// How long as many iterations took with no clock read between them, where that was measured as well: where reading
+    /// it costs time, as a GPU's events do.
+    pub batch_ns: Option<u64>,
+    /// By how much the times may be wrong together, where they were taken by another clock than the machine's.
+    pub uncertainty_ns: u64,
 }
 
 impl IterationLog {
     /// Room for `iterations`, all of it touched, so that no page fault falls into a measurement.
     pub fn with_room_for(iterations: u32) -> Self {
-        Self { starts_ns: vec![0; iterations as usize], stops_ns: vec![0; iterations as usize] }
+        let zeros = || vec![0; iterations as usize];
+        Self { starts_ns: zeros(), stops_ns: zeros(), batch_ns: None, uncertainty_ns: 0 }
     }
 
     /// Notes iteration `index`.

@@ -1,6 +1,8 @@
 //! A run as every rank goes through it: the same points in the same order, and after each round what the ranks noted
 //! comes together at rank 0.
 
+use std::ops::Range;
+
 use linkproof_common::error::{Error, ErrorKind, Result};
 use linkproof_common::interrupt;
 use serde::de::DeserializeOwned;
@@ -8,7 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::backend::nccl::Witness;
 use crate::backend::{Backend, Carrier, Pacing, Side, Stretch};
-use crate::data::{Checked, Data, Seed};
+use crate::collective::Part;
+use crate::data::{Checked, Data, Recipe, Seed};
 use crate::fault::Fault;
 use crate::group::{ClockOffset, Group};
 use crate::measure::{IterationLog, preemptions};
@@ -58,6 +61,8 @@ impl Observer for Silent {
 struct Note {
     starts_ns: Vec<u64>,
     stops_ns: Vec<u64>,
+    batch_ns: Option<u64>,
+    uncertainty_ns: u64,
     preemptions: u64,
     checked: Option<Checked>,
 }
@@ -180,7 +185,8 @@ impl<'a, B: Backend> Rank<'a, B> {
         });
         // Nobody fills its buffers for the next round while another still looks at what came of this one.
         self.group.barrier()?;
-        Ok(Note { starts_ns: log.starts_ns, stops_ns: log.stops_ns, preemptions, checked })
+        let IterationLog { starts_ns, stops_ns, batch_ns, uncertainty_ns } = log;
+        Ok(Note { starts_ns, stops_ns, batch_ns, uncertainty_ns, preemptions, checked })
     }
 
     fn perform(&mut self, stretch: &Stretch) -> Result<IterationLog> {
@@ -195,32 +201,76 @@ impl<'a, B: Backend> Rank<'a, B> {
     fn fill(&mut self, point: &Point, data: &Data, seed: Seed) {
         let rank = self.group.rank();
         let shape = point.call.shape(rank);
-        let mut piece = vec![0; PIECE];
         for part in shape.parts.iter().filter(|_| self.plan.check) {
-            each_piece(part.bytes, |offset, bytes| {
-                data.poison(seed, part, offset, &mut piece[..bytes]);
-                self.backend.write(Side::Recv, part.at + offset, &piece[..bytes]);
-            });
+            self.fill_buffer(
+                Side::Recv,
+                part.at,
+                part.bytes,
+                &data.recipe_of_poison(seed, part),
+                |at, out| {
+                    data.poison(seed, part, at, out);
+                },
+            );
         }
-        each_piece(shape.send_bytes, |offset, bytes| {
-            data.input(seed, rank, offset, &mut piece[..bytes]);
-            self.backend.write(Side::Send, offset, &piece[..bytes]);
+        self.fill_buffer(Side::Send, 0, shape.send_bytes, &data.recipe_of_input(seed, rank), |at, out| {
+            data.input(seed, rank, at, out);
+        });
+    }
+
+    fn fill_buffer(
+        &mut self,
+        side: Side,
+        at: u64,
+        bytes: u64,
+        recipe: &Recipe<'_>,
+        contents: impl Fn(u64, &mut [u8]),
+    ) {
+        if self.backend.fill(side, at, bytes, recipe) {
+            return;
+        }
+        let mut piece = vec![0; PIECE];
+        each_piece(bytes, |offset, bytes| {
+            contents(offset, &mut piece[..bytes]);
+            self.backend.write(side, at + offset, &piece[..bytes]);
         });
     }
 
     fn check(&mut self, point: &Point, data: &Data, seed: Seed) -> Checked {
         let shape = point.call.shape(self.group.rank());
-        let (mut found, mut scratch) = (vec![0; PIECE], vec![0; PIECE]);
         let mut checked = Checked::default();
         for part in &shape.parts {
-            each_piece(part.bytes, |offset, bytes| {
-                self.backend.read(Side::Recv, part.at + offset, &mut found[..bytes]);
-                checked.merge(data.check(seed, part, offset, &found[..bytes], &mut scratch[..bytes]));
-            });
+            checked.merge(self.check_part(data, seed, part));
         }
         if let Some(wrong) = checked.first_wrong.as_mut() {
             wrong.rank = self.group.rank();
         }
+        checked
+    }
+
+    fn check_part(&mut self, data: &Data, seed: Seed, part: &Part) -> Checked {
+        let recipe = data.recipe_of_part(seed, part);
+        let element = recipe.element_bytes();
+        let Some(found) = self.backend.compare(part.at, part.bytes, &recipe) else {
+            return self.check_range(data, seed, part, 0..part.bytes);
+        };
+        let clean = Checked { checked_elements: part.bytes / element, ..Checked::default() };
+        if found.wrong_elements == 0 {
+            return clean;
+        }
+        // Where it is and what it should be is said in words once; the pieces begin at multiples of 16 bytes.
+        let begin = found.first * element / 16 * 16;
+        let first = self.check_range(data, seed, part, begin..part.bytes.min(begin + 16));
+        Checked { wrong_elements: found.wrong_elements, first_wrong: first.first_wrong, ..clean }
+    }
+
+    fn check_range(&mut self, data: &Data, seed: Seed, part: &Part, range: Range<u64>) -> Checked {
+        let (mut found, mut scratch) = (vec![0; PIECE], vec![0; PIECE]);
+        let mut checked = Checked::default();
+        each_piece(range.end - range.start, |offset, bytes| {
+            let offset = range.start + offset;
+            self.backend.read(Side::Recv, part.at + offset, &mut found[..bytes]);
+            checked.merge(data.check(seed, part, offset, &found[..bytes], &mut scratch[..bytes]));
+        });
         checked
     }
 
@@ -239,8 +289,8 @@ impl<'a, B: Backend> Rank<'a, B> {
         let mut logs = Vec::with_capacity(blobs.len());
         let mut all: Option<Checked> = None;
         for (blob, clock) in blobs.iter().zip(&self.clocks) {
-            let Note { starts_ns, stops_ns, preemptions, checked } = decode(blob)?;
-            let log = IterationLog { starts_ns, stops_ns };
+            let Note { starts_ns, stops_ns, batch_ns, uncertainty_ns, preemptions, checked } = decode(blob)?;
+            let log = IterationLog { starts_ns, stops_ns, batch_ns, uncertainty_ns };
             logs.push(RankLog { log, clock: *clock, preemptions });
             if let Some(checked) = checked {
                 all.get_or_insert_default().merge(checked);

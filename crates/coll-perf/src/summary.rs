@@ -33,7 +33,7 @@ pub struct RoundSummary {
 pub struct RankRound {
     /// Its time of one call, in nanoseconds.
     pub call_ns: f64,
-    /// Iterations to which it came last.
+    /// Iterations to which it came last, as far as the clocks tell.
     pub last_to_arrive: u32,
     /// How far behind the last but one it was then, each time, in nanoseconds.
     pub behind_ns: Vec<f64>,
@@ -78,7 +78,7 @@ impl RoundSummary {
     /// The round of `logs`, one a rank, with `calls` calls in an iteration.
     ///
     /// Its time of one call is that of the slowest rank. Pipelined: from a rank's first start to its last stop,
-    /// divided by the number of calls. Aligned: the median over the iterations of the slowest rank's duration.
+    /// or the time of its batch where it has one, divided by the number of calls. Aligned: the median over the iterations of the slowest rank's duration.
     pub fn of(logs: &[RankLog], pacing: Pacing, calls: u32, checked: Option<Checked>) -> Self {
         let iterations = logs.iter().map(RankLog::iterations).min().unwrap_or(0);
         let calls = f64::from(calls);
@@ -104,10 +104,15 @@ impl RoundSummary {
         self.skew_ns.push((arrivals[last] - first) as f64);
         // Clocks of different machines are compared to within some uncertainty.
         self.transfer_ns.push((ends[end] - arrivals[last]).max(0) as f64 / calls);
+        let doubt: u64 = logs.iter().map(|rank| rank.log.uncertainty_ns).max().unwrap_or(0) * 2;
         if let Some(but_one) = but_one {
-            self.ranks[last].last_to_arrive += 1;
-            self.ranks[last].behind_ns.push((arrivals[last] - but_one) as f64);
             self.ranks[end].last_to_finish += 1;
+            let behind = arrivals[last] - but_one;
+            // Who was last by less than the clocks are known to is not known.
+            if doubt == 0 || behind.cast_unsigned() > doubt {
+                self.ranks[last].last_to_arrive += 1;
+                self.ranks[last].behind_ns.push(behind as f64);
+            }
         }
     }
 }
@@ -119,7 +124,8 @@ impl RankRound {
         }
         let call_ns = match pacing {
             Pacing::Pipelined => {
-                (rank.log.stops_ns[iterations - 1] - rank.log.starts_ns[0]) as f64 / iterations as f64
+                let whole = rank.log.stops_ns[iterations - 1] - rank.log.starts_ns[0];
+                rank.log.batch_ns.unwrap_or(whole) as f64 / iterations as f64
             }
             Pacing::Aligned => {
                 quantile(&(0..iterations).map(|index| rank.duration(index)).collect::<Vec<_>>(), 0.5)
@@ -173,6 +179,8 @@ mod tests {
         let log = IterationLog {
             starts_ns: iterations.iter().map(|i| i.0).collect(),
             stops_ns: iterations.iter().map(|i| i.1).collect(),
+            batch_ns: None,
+            uncertainty_ns: 0,
         };
         RankLog { log, clock: ClockOffset { ahead_ns, uncertainty_ns: 0 }, preemptions: 3 }
     }
@@ -200,6 +208,26 @@ mod tests {
         assert_eq!((round.call_ns, round.ranks[1].call_ns), (120.0, 102.5));
         let round = RoundSummary::of(&late(), Pacing::Aligned, 1, None);
         assert_eq!((round.call_ns, round.ranks[1].call_ns), (100.0, 75.0));
+    }
+
+    #[test]
+    fn nobody_was_last_by_less_than_the_clocks_are_known_to() {
+        let mut logs = late();
+        for (uncertainty_ns, last) in [(14, 2), (15, 0)] {
+            logs[0].log.uncertainty_ns = uncertainty_ns;
+            let round = RoundSummary::of(&logs, Pacing::Pipelined, 1, None);
+            assert_eq!(round.ranks[1].last_to_arrive, last, "30 late, known to twice {uncertainty_ns}");
+        }
+    }
+
+    #[test]
+    fn the_time_of_a_batch_is_that_of_the_slowest_rank_where_there_is_one() {
+        let mut logs = late();
+        logs[0].log.batch_ns = Some(160);
+        logs[1].log.batch_ns = Some(200);
+        let round = RoundSummary::of(&logs, Pacing::Pipelined, 1, None);
+        assert_eq!((round.call_ns, round.ranks[0].call_ns), (100.0, 80.0));
+        assert_eq!(round.slowest_ns, [100.0, 140.0], "percentiles are of iterations");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use linkproof_common::error::Result;
 use serde::{Deserialize, Serialize};
 
 use crate::collective::Call;
+use crate::data::Recipe;
 use crate::group::Group;
 use crate::measure::IterationLog;
 
@@ -57,6 +58,15 @@ pub struct Stretch {
     pub delay: Option<Duration>,
 }
 
+/// What a backend's own comparison found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Differences {
+    /// Elements that are not what they should be.
+    pub wrong_elements: u64,
+    /// The number of the first of them, where there is one.
+    pub first: u64,
+}
+
 /// What carries the bytes, in words, for header and document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Carrier {
@@ -90,6 +100,18 @@ pub trait Backend {
 
     /// Copies from `offset` of a buffer into `bytes`.
     fn read(&self, side: Side, offset: u64, bytes: &mut [u8]);
+
+    /// Fills `bytes` at `offset` of a buffer as `recipe` says, where the backend has a faster way than [`Backend::write`];
+    /// false where it has none, and nothing was done.
+    fn fill(&mut self, _side: Side, _offset: u64, _bytes: u64, _recipe: &Recipe<'_>) -> bool {
+        false
+    }
+
+    /// Compares `bytes` at `offset` of the result with what `recipe` says, where the backend has a faster way than
+    /// [`Backend::read`]; `None` where it has none.
+    fn compare(&mut self, _offset: u64, _bytes: u64, _recipe: &Recipe<'_>) -> Option<Differences> {
+        None
+    }
 
     /// Performs `stretch` with the call that was set up, and notes when each iteration began and ended. When it
     /// returns, this rank's result is complete and its input is free.

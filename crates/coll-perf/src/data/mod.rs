@@ -6,9 +6,11 @@
 
 mod bytes;
 mod check;
+mod recipe;
 mod values;
 
 pub use check::{Checked, WrongElement};
+pub use recipe::{Numbers, Recipe};
 
 use linkproof_common::error::{Error, ErrorKind, Result};
 

@@ -17,6 +17,7 @@ use std::marker::PhantomData;
 
 use super::Seed;
 use super::bytes::word;
+use super::recipe::{RuleKind, RuleNumbers};
 use crate::dtype::DataType;
 use crate::element::{Element, to_bytes};
 use crate::redop::RedOp;
@@ -28,6 +29,10 @@ pub(super) trait Rule: Send + Sync {
     fn input(&self, seed: Seed, rank: u32, index: u64, out: &mut [u8]);
     /// What they reduce to, over all ranks.
     fn expected(&self, seed: Seed, index: u64, out: &mut [u8]);
+    /// The rule as numbers.
+    fn numbers(&self) -> RuleNumbers;
+    /// What goes with them.
+    fn weights(&self) -> &[u32];
 }
 
 /// The rule of `redop` over elements of `dtype`.
@@ -50,6 +55,10 @@ pub(super) fn rule(dtype: DataType, redop: RedOp, n_ranks: u32) -> Result<Box<dy
 trait Place: Send + Sync + 'static {
     fn part<E: Element>(&self, seed: Seed, index: u64, turn: u32) -> i64;
     fn result<E: Element>(&self, seed: Seed, index: u64) -> i64;
+    fn numbers<E: Element>(&self) -> RuleNumbers;
+    fn weights(&self) -> &[u32] {
+        &[]
+    }
 }
 
 struct By<E, P> {
@@ -72,6 +81,14 @@ impl<E: Element, P: Place> Rule for By<E, P> {
 
     fn expected(&self, seed: Seed, index: u64, out: &mut [u8]) {
         each::<E>(out, index, |index| self.place.result::<E>(seed, index));
+    }
+
+    fn numbers(&self) -> RuleNumbers {
+        self.place.numbers::<E>()
+    }
+
+    fn weights(&self) -> &[u32] {
+        self.place.weights()
     }
 }
 
@@ -115,6 +132,10 @@ impl Place for Differences {
     fn result<E: Element>(&self, seed: Seed, index: u64) -> i64 {
         Self::member(seed, index, self.n_ranks)
     }
+
+    fn numbers<E: Element>(&self) -> RuleNumbers {
+        RuleNumbers::of(RuleKind::Differences)
+    }
 }
 
 /// Sums of floats, and averages: shares of a total.
@@ -144,7 +165,12 @@ impl Shares {
     /// The result, without its sign.
     #[inline(always)]
     fn quotient(&self, seed: Seed, index: u64) -> i64 {
-        below(word(seed, TOTAL, index), (self.exact / self.divisor + 1) as u64) as i64
+        below(word(seed, TOTAL, index), self.choices()) as i64
+    }
+
+    #[inline(always)]
+    fn choices(&self) -> u64 {
+        (self.exact / self.divisor + 1) as u64
     }
 
     #[inline(always)]
@@ -164,6 +190,14 @@ impl Place for Shares {
     #[inline(always)]
     fn result<E: Element>(&self, seed: Seed, index: u64) -> i64 {
         Self::signed::<E>(seed, index, self.quotient(seed, index))
+    }
+
+    fn numbers<E: Element>(&self) -> RuleNumbers {
+        RuleNumbers { choices: self.choices(), divisor: self.divisor, ..RuleNumbers::of(RuleKind::Shares) }
+    }
+
+    fn weights(&self) -> &[u32] {
+        &self.weights
     }
 }
 
@@ -201,6 +235,10 @@ impl Place for Factors {
     fn result<E: Element>(&self, seed: Seed, index: u64) -> i64 {
         let value = Self::significand(seed, index) * if self.n_ranks > 1 { 2 } else { 1 };
         if Self::is_negative::<E>(seed, index, self.n_ranks) { -value } else { value }
+    }
+
+    fn numbers<E: Element>(&self) -> RuleNumbers {
+        RuleNumbers::of(RuleKind::Factors)
     }
 }
 
@@ -252,5 +290,15 @@ impl Place for Extremes {
     fn result<E: Element>(&self, seed: Seed, index: u64) -> i64 {
         let (range, _) = Self::range::<E>();
         self.place::<E>(Self::margin(seed, index, range))
+    }
+
+    fn numbers<E: Element>(&self) -> RuleNumbers {
+        let (range, shift) = Self::range::<E>();
+        RuleNumbers {
+            range: range.cast_unsigned(),
+            shift: shift.cast_unsigned(),
+            least: self.least,
+            ..RuleNumbers::of(RuleKind::Extremes)
+        }
     }
 }

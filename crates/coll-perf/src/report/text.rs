@@ -59,6 +59,14 @@ fn header(document: &Document, plan: &Plan, out: &mut String) {
         }
     };
     line(out, "Timing", timing);
+    if plan.pacing == Pacing::Pipelined && document.backend.as_ref().is_some_and(|it| it.backend == "nccl") {
+        line(
+            out,
+            "Clock",
+            "the GPU's: time is of all iterations at once, without an event between; percentiles and arrivals are of as \
+             many more, each between two events",
+        );
+    }
     let calls = match plan.calls_per_iteration {
         1 => String::new(),
         count => format!(" of {count} calls"),
@@ -291,7 +299,12 @@ fn edges(document: &Document, out: &mut String) {
             line(out, "Edge", &format!("{more} more in --json"));
         }
         if witness.edges.is_empty() && gpu {
-            line(out, "Edge", "unknown: NCCL's log names no connection");
+            let none = if document.hosts.len() == 1 {
+                "none: there is one rank"
+            } else {
+                "unknown: NCCL's log names no connection"
+            };
+            line(out, "Edge", none);
         }
     }
 }

@@ -210,30 +210,31 @@ impl Comm {
         let block = call.count_bytes();
         let place = |rank: u32| at.recv + u64::from(rank) * block;
         let (comm, dtype) = (self.raw, dtype(call.dtype));
-        // SAFETY: as the caller says. A rank's own block is sent to itself where it is not in its place.
-        unsafe {
-            if at.send != place(rank) {
-                let (from, to) = (at.send as *const std::ffi::c_void, place(rank) as *mut std::ffi::c_void);
-                let (count, own) = (call.count as usize, rank.cast_signed());
-                (t.ncclGroupStart)();
-                (t.ncclSend)(from, count, dtype, own, comm, stream);
-                (t.ncclRecv)(to, count, dtype, own, comm, stream);
-                (t.ncclGroupEnd)();
-            }
-            let mut result = sys::ncclSuccess;
-            for bit in 0..self.n_ranks.trailing_zeros() {
-                let peer = rank ^ (1 << bit);
-                let range = |rank: u32| place(rank >> bit << bit);
-                let count = (call.count << bit) as usize;
-                let (from, to) =
-                    (range(rank) as *const std::ffi::c_void, range(peer) as *mut std::ffi::c_void);
-                (t.ncclGroupStart)();
-                (t.ncclSend)(from, count, dtype, peer.cast_signed(), comm, stream);
-                (t.ncclRecv)(to, count, dtype, peer.cast_signed(), comm, stream);
-                result = (t.ncclGroupEnd)();
-            }
-            result
+        let mut result = sys::ncclSuccess;
+        let mut exchange = |from: u64, to: u64, count: u64, peer: u32| {
+            let (from, to) = (from as *const std::ffi::c_void, to as *mut std::ffi::c_void);
+            let (count, peer) = (count as usize, peer.cast_signed());
+            // SAFETY: as the caller says.
+            let steps = unsafe {
+                [
+                    (t.ncclGroupStart)(),
+                    (t.ncclSend)(from, count, dtype, peer, comm, stream),
+                    (t.ncclRecv)(to, count, dtype, peer, comm, stream),
+                    (t.ncclGroupEnd)(),
+                ]
+            };
+            result = std::iter::once(result).chain(steps).find(|r| *r != sys::ncclSuccess).unwrap_or(result);
+        };
+        // A rank's own block is sent to itself where it is not in its place.
+        if at.send != place(rank) {
+            exchange(at.send, place(rank), call.count, rank);
         }
+        for bit in 0..self.n_ranks.trailing_zeros() {
+            let peer = rank ^ (1 << bit);
+            let range = |rank: u32| place(rank >> bit << bit);
+            exchange(range(rank), range(peer), call.count << bit, peer);
+        }
+        result
     }
 }
 

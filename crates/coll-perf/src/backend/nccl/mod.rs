@@ -2,8 +2,10 @@
 #![allow(unsafe_code, reason = "calls on device memory")]
 
 mod comm;
+mod data;
 mod library;
 pub mod log;
+mod timed;
 mod witness;
 
 pub use log::{Connection, LogFacts, Transport};
@@ -13,19 +15,21 @@ pub use witness::{Edge, Requirement, Witness};
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use linkproof_common::cuda::{DeviceBuffer, Driver, Event, Gpu, GpuContext, Stream};
+use linkproof_common::cuda::{DeviceBuffer, Driver, Gpu, GpuContext, Stream};
 use linkproof_common::error::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
-use super::{Backend, Carrier, Pacing, Placement, Side, Stretch};
+use super::{Backend, Carrier, Differences, Placement, Side, Stretch};
 use crate::collective::{Call, InPlace, Shape};
+use crate::data::Recipe;
 use crate::dtype::DataType;
 use crate::group::{Alarm, Group};
-use crate::measure::{IterationLog, dawdle, now_ns};
+use crate::measure::IterationLog;
 use crate::redop::RedOp;
 use comm::{Buffers, Comm};
+use data::DataKernels;
 use library::Library;
 
 /// What the options say of it.
@@ -72,6 +76,7 @@ pub struct Nccl {
     ready: Option<Ready>,
     /// What could not be copied; found by the next stretch.
     broken: Option<Error>,
+    kernels: DataKernels,
     comm: Comm,
     stream: Stream,
     context: Arc<GpuContext>,
@@ -91,6 +96,13 @@ struct Ready {
     shape: Shape,
     shared: Option<InPlace>,
     meeting: Call,
+}
+
+/// A call made ready, in its memory.
+struct Reserved<'a> {
+    memory: &'a Memory,
+    ready: &'a Ready,
+    buffers: Buffers,
 }
 
 /// Which GPU a rank has, on which machine.
@@ -123,6 +135,7 @@ impl Nccl {
             .map_err(|error| error.fact("rank", group.rank()).fact("gpu", gpu.describe()))?;
         watch_over(alarm.clone());
         let stream = Stream::new(&context)?;
+        let kernels = DataKernels::new(&context, group.n_ranks())?;
         Ok(Self {
             rank: group.rank(),
             n_ranks: group.n_ranks(),
@@ -134,6 +147,7 @@ impl Nccl {
             memory: None,
             ready: None,
             broken: None,
+            kernels,
             comm,
             stream,
             context,
@@ -277,13 +291,27 @@ impl Backend for Nccl {
         }
     }
 
+    fn fill(&mut self, side: Side, offset: u64, bytes: u64, recipe: &Recipe<'_>) -> bool {
+        let Some(address) = self.address(side, offset) else { return false };
+        // SAFETY: the range lies in a buffer that was reserved for this rank's shape of the call, and no collective runs.
+        let filled = unsafe { self.kernels.fill(&self.stream, address, bytes, recipe) };
+        self.broken = self.broken.take().or(filled.err());
+        true
+    }
+
+    fn compare(&mut self, offset: u64, bytes: u64, recipe: &Recipe<'_>) -> Option<Differences> {
+        let address = self.address(Side::Recv, offset)?;
+        // SAFETY: as above. What can't be compared so is read, and its failure is seen there.
+        unsafe { self.kernels.check(&self.stream, address, bytes, recipe) }.ok()
+    }
+
     fn perform(&mut self, stretch: &Stretch, log: &mut IterationLog) -> Result<()> {
         if let Some(error) = self.broken.take() {
             return Err(error);
         }
         let (Some(memory), Some(ready)) = (&self.memory, &self.ready) else { return Ok(()) };
         self.context.bind()?;
-        let result = self.iterate(memory, ready, stretch, log);
+        let result = self.iterate(&Reserved { memory, ready, buffers: ready.buffers(memory) }, stretch, log);
         if result.is_err() {
             self.comm.give_up();
         }
@@ -292,86 +320,12 @@ impl Backend for Nccl {
 }
 
 impl Nccl {
-    fn iterate(
-        &self,
-        memory: &Memory,
-        ready: &Ready,
-        stretch: &Stretch,
-        log: &mut IterationLog,
-    ) -> Result<()> {
-        let n = stretch.iterations as usize;
-        let events = |_| Ok((Event::new(&self.context)?, Event::new(&self.context)?));
-        let marks: Vec<(Event, Event)> = (0..n).map(events).collect::<Result<_>>()?;
-        let zero = Event::new(&self.context)?;
-        self.copy_input(memory, ready)?;
-        self.meet(memory, ready)?;
-        zero.record(&self.stream)?;
-        self.wait()?;
-        let zero_ns = now_ns();
-        let buffers = ready.buffers(memory);
-        for (start, stop) in &marks {
-            if stretch.pacing == Pacing::Aligned {
-                self.copy_input(memory, ready)?;
-                self.meet(memory, ready)?;
-            }
-            if let Some(delay) = stretch.delay {
-                self.wait()?;
-                dawdle(delay);
-            }
-            start.record(&self.stream)?;
-            for _ in 0..stretch.calls {
-                // SAFETY: the buffers were reserved for this rank's shape of the call, and only this stream uses them.
-                unsafe { self.comm.enqueue(&ready.call, self.rank, buffers, &self.stream) }?;
-            }
-            stop.record(&self.stream)?;
-        }
-        self.wait()?;
-        for (index, (start, stop)) in marks.iter().enumerate() {
-            log.note(index, zero_ns + start.ns_since(&zero)?, zero_ns + stop.ns_since(&zero)?);
-        }
-        Ok(())
-    }
-
-    /// In place: the input that was kept aside goes to where the call sends from.
-    fn copy_input(&self, memory: &Memory, ready: &Ready) -> Result<()> {
-        let Some(at) = ready.shared else { return Ok(()) };
-        if ready.shape.send_bytes == 0 {
-            return Ok(());
-        }
-        let driver = self.context.driver();
-        // SAFETY: both ranges lie in buffers of this rank, and the copy takes its turn in the stream.
-        let result = unsafe {
-            (driver.table().cuMemcpyDtoDAsync_v2)(
-                memory.recv.address() + at.send_at,
-                memory.send.address(),
-                ready.shape.send_bytes as usize,
-                self.stream.raw(),
-            )
-        };
-        driver.check(result, "cuMemcpyDtoDAsync")
-    }
-
-    /// All ranks' streams meet, in the stream's turn.
-    fn meet(&self, memory: &Memory, ready: &Ready) -> Result<()> {
-        let at = Buffers { send: memory.meeting.address(), recv: memory.meeting.address() };
-        // SAFETY: four bytes that only this stream uses.
-        unsafe { self.comm.enqueue(&ready.meeting, self.rank, at, &self.stream) }
-    }
-
-    fn wait(&self) -> Result<()> {
-        let mut looked = Instant::now();
-        self.stream
-            .wait(self.limit, || {
-                // The library is asked now and then: the question takes a lock.
-                if looked.elapsed() > Duration::from_millis(50) {
-                    looked = Instant::now();
-                    self.comm.ensure_well()?;
-                    if self.alarm.is_raised() {
-                        return Err(Error::new(ErrorKind::PeerLost, "another rank has ended the run"));
-                    }
-                }
-                Ok(())
-            })
-            .map_err(|error| error.fact("rank", self.rank).fact("gpu", self.gpu.describe()))
+    /// Where `offset` of a buffer is, on the device.
+    fn address(&self, side: Side, offset: u64) -> Option<u64> {
+        let (memory, ready) = (self.memory.as_ref()?, self.ready.as_ref()?);
+        Some(match side {
+            Side::Send => memory.send.address() + offset,
+            Side::Recv => memory.recv.address() + ready.recv_begin() + offset,
+        })
     }
 }
