@@ -1,9 +1,8 @@
 //! Ranks that are threads of this process.
 
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use linkproof_common::affinity::{self, Cores};
 use linkproof_common::error::{Error, ErrorKind, Result};
@@ -12,7 +11,7 @@ use linkproof_common::memory::check_available;
 
 use crate::backend::host::shm::{Shm, World};
 use crate::backend::host::tcp::{self, Addresses};
-use crate::backend::nccl::{self, Nccl};
+use crate::backend::nccl::{self, LogFile, Nccl};
 use crate::fault::Fault;
 use crate::group::in_process::{InProcess, group};
 use crate::group::{Alarm, Group};
@@ -21,7 +20,7 @@ use crate::report::RankHost;
 use crate::run::{Observer, Rank, Silent};
 
 /// What is not in the plan: how this process goes about it.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Hands {
     /// This machine.
     pub machine: RankHost,
@@ -32,7 +31,7 @@ pub struct Hands {
     /// What the options say of NCCL.
     pub nccl: nccl::Choice,
     /// Where NCCL writes its log, if it is ours to read.
-    pub nccl_log: Option<PathBuf>,
+    pub nccl_log: Option<LogFile>,
 }
 
 /// A rank on a GPU; afterwards what the log says goes to rank 0, which holds it against what was asked for.
@@ -48,15 +47,41 @@ pub(crate) fn run_on_gpu(
     observer: &mut dyn Observer,
 ) -> Result<()> {
     let limit = Duration::from_secs_f64(plan.timeout_seconds);
-    let mut backend = Nccl::join(group, alarm, local_rank, &hands.nccl, limit)?;
-    Rank::new(group, &mut backend, plan, &hands.machine, hands.fault).run(observer)?;
-    let own = nccl::read_log(hands.nccl_log.as_deref());
+    let log = hands.nccl_log.as_ref();
+    let mut perform = || {
+        let mut backend = Nccl::join(group, alarm.clone(), local_rank, &hands.nccl, limit)?;
+        Rank::new(group, &mut backend, plan, &hands.machine, hands.fault).run(observer)
+    };
+    perform().map_err(|error| with_what_nccl_said(with_the_rank(error, &alarm), log))?;
+    let own = log.map(LogFile::facts).unwrap_or_default();
     let blob = serde_json::to_vec(&own).unwrap_or_default();
     let Some(blobs) = group.gather(&blob)? else { return Ok(()) };
     let witness = nccl::Witness::of(blobs.iter().filter_map(|blob| serde_json::from_slice(blob).ok()));
     let met = plan.require_transport.map_or(Ok(()), |it| witness.meets(it, plan.n_ranks));
     observer.witnessed(witness);
     met
+}
+
+/// The library fails where another rank is gone, and does not say which; that rank's connection does, a moment later.
+fn with_the_rank(error: Error, alarm: &Alarm) -> Error {
+    const A_MOMENT: Duration = Duration::from_secs(1);
+    if error.kind != ErrorKind::Collective {
+        return error;
+    }
+    let deadline = Instant::now() + A_MOMENT;
+    while !alarm.is_raised() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    if alarm.is_raised() { alarm.story().fact("NCCL", error.what) } else { error }
+}
+
+/// A failure of the library's with the warnings of its log, which tell more than the call's result.
+fn with_what_nccl_said(error: Error, log: Option<&LogFile>) -> Error {
+    if !matches!(error.kind, ErrorKind::Collective | ErrorKind::Stalled | ErrorKind::PeerTimeout) {
+        return error;
+    }
+    let warnings = log.map(LogFile::last_warnings).unwrap_or_default();
+    warnings.into_iter().fold(error, |error, words| error.fact("NCCL's log", words))
 }
 
 /// Runs `plan` with every rank a thread of this process; `observer` is told by rank 0.

@@ -121,7 +121,7 @@ impl Group for InProcess {
     }
 
     fn abort(&mut self, error: &Error) {
-        self.meeting.alarm.raise();
+        self.meeting.alarm.raise(error);
         self.lock().failure.get_or_insert_with(|| error.clone());
         self.meeting.changed.notify_all();
     }

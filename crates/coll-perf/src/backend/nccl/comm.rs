@@ -1,7 +1,7 @@
 //! A communicator: made with a deadline, and given up where it does not come about.
 #![allow(unsafe_code, reason = "NCCL is a C library")]
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use linkproof_common::cuda::{GpuContext, Stream};
@@ -21,14 +21,42 @@ const LOOK_AROUND: Duration = Duration::from_millis(20);
 /// One rank's end of it.
 pub(super) struct Comm {
     library: &'static Library,
-    raw: sys::ncclComm_t,
     n_ranks: u32,
-    /// Given up: what is outstanding in it may never end.
-    broken: bool,
+    handle: Arc<Handle>,
 }
 
-// SAFETY: a communicator may be used by one thread at a time, and has one owner.
-unsafe impl Send for Comm {}
+/// The communicator, which another thread may abort while a call on it does not return.
+pub(super) struct Handle {
+    library: &'static Library,
+    raw: sys::ncclComm_t,
+    /// Destroyed or aborted, of which one happens, once.
+    over: Mutex<bool>,
+}
+
+// SAFETY: a communicator is used by its owner's thread, but for ncclCommAbort, which is made to be called beside that.
+unsafe impl Send for Handle {}
+// SAFETY: as above.
+unsafe impl Sync for Handle {}
+
+impl Handle {
+    /// Ends what is outstanding, which may never end by itself: a kernel that waits for a rank that is gone, and the
+    /// calls that wait for a place behind it.
+    pub(super) fn abort(&self) {
+        let mut over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+        if !std::mem::replace(&mut *over, true) {
+            // SAFETY: the communicator is ours, and neither destroyed nor aborted yet.
+            unsafe { (self.library.table().ncclCommAbort)(self.raw) };
+        }
+    }
+
+    fn destroy(&self) {
+        let mut over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+        if !std::mem::replace(&mut *over, true) {
+            // SAFETY: as above.
+            unsafe { (self.library.table().ncclCommDestroy)(self.raw) };
+        }
+    }
+}
 
 /// The buffers of a call, on the device.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +94,7 @@ impl Comm {
             match told.recv_timeout(LOOK_AROUND) {
                 Ok(joined) => return joined,
                 Err(_) if alarm.is_raised() => {
-                    return Err(Error::new(ErrorKind::PeerLost, "another rank has ended the run"));
+                    return Err(alarm.story());
                 }
                 Err(_) if Instant::now() < deadline => {}
                 Err(_) => {
@@ -88,7 +116,8 @@ impl Comm {
         let result =
             unsafe { (library.table().ncclCommInitRankConfig)(&mut raw, count, id, rank, &mut config) };
         library.check(result, "ncclCommInitRankConfig")?;
-        Ok(Self { library, raw, n_ranks, broken: false })
+        let handle = Arc::new(Handle { library, raw, over: Mutex::new(false) });
+        Ok(Self { library, n_ranks, handle })
     }
 
     /// The failure of what runs in the background, if there is one.
@@ -98,14 +127,14 @@ impl Comm {
     pub(super) fn ensure_well(&self) -> Result<()> {
         let mut state = sys::ncclSuccess;
         // SAFETY: the communicator is ours.
-        let result = unsafe { (self.library.table().ncclCommGetAsyncError)(self.raw, &mut state) };
+        let result = unsafe { (self.library.table().ncclCommGetAsyncError)(self.handle.raw, &mut state) };
         self.library.check(result, "ncclCommGetAsyncError")?;
         self.library.check(state, "the collective")
     }
 
-    /// What is outstanding may never end.
-    pub(super) fn give_up(&mut self) {
-        self.broken = true;
+    /// What another thread may abort.
+    pub(super) fn handle(&self) -> Arc<Handle> {
+        Arc::clone(&self.handle)
     }
 
     /// Puts `call` into `stream`.
@@ -131,7 +160,7 @@ impl Comm {
     ) -> sys::ncclResult_t {
         let t = self.library.table();
         let (send, recv) = (at.send as *const std::ffi::c_void, at.recv as *mut std::ffi::c_void);
-        let (count, dtype, comm) = (call.count as usize, dtype(call.dtype), self.raw);
+        let (count, dtype, comm) = (call.count as usize, dtype(call.dtype), self.handle.raw);
         let op = call.redop.map_or(sys::ncclSum, redop);
         let root = call.root.unwrap_or(0).cast_signed();
         // SAFETY: as the caller says; counts and types are those that the buffers were made for.
@@ -183,14 +212,28 @@ impl Comm {
                 for (offset, bytes) in from_here(peer).filter(|(_, bytes)| *bytes > 0) {
                     let from = (at.send + offset) as *const std::ffi::c_void;
                     let count = (bytes / dtype_size) as usize;
-                    keep((t.ncclSend)(from, count, dtype(call.dtype), peer.cast_signed(), self.raw, stream));
+                    keep((t.ncclSend)(
+                        from,
+                        count,
+                        dtype(call.dtype),
+                        peer.cast_signed(),
+                        self.handle.raw,
+                        stream,
+                    ));
                 }
             }
             for part in call.shape(rank).parts.iter().filter(|part| part.bytes > 0) {
                 if let Source::Rank { rank: from, .. } = part.source {
                     let to = (at.recv + part.at) as *mut std::ffi::c_void;
                     let count = (part.bytes / dtype_size) as usize;
-                    keep((t.ncclRecv)(to, count, dtype(call.dtype), from.cast_signed(), self.raw, stream));
+                    keep((t.ncclRecv)(
+                        to,
+                        count,
+                        dtype(call.dtype),
+                        from.cast_signed(),
+                        self.handle.raw,
+                        stream,
+                    ));
                 }
             }
             keep((t.ncclGroupEnd)());
@@ -209,7 +252,7 @@ impl Comm {
         let t = self.library.table();
         let block = call.count_bytes();
         let place = |rank: u32| at.recv + u64::from(rank) * block;
-        let (comm, dtype) = (self.raw, dtype(call.dtype));
+        let (comm, dtype) = (self.handle.raw, dtype(call.dtype));
         let mut result = sys::ncclSuccess;
         let mut exchange = |from: u64, to: u64, count: u64, peer: u32| {
             let (from, to) = (from as *const std::ffi::c_void, to as *mut std::ffi::c_void);
@@ -240,18 +283,7 @@ impl Comm {
 
 impl Drop for Comm {
     fn drop(&mut self) {
-        if self.raw.is_null() {
-            return;
-        }
-        let t = self.library.table();
-        // SAFETY: the communicator is ours and freed once. One that is broken is aborted: it may never end otherwise.
-        unsafe {
-            if self.broken {
-                (t.ncclCommAbort)(self.raw);
-            } else {
-                (t.ncclCommDestroy)(self.raw);
-            }
-        }
+        self.handle.destroy();
     }
 }
 

@@ -91,6 +91,9 @@ impl Library {
                 text((self.table.ncclGetLastError)(std::ptr::null_mut())),
             )
         };
+        if let Some(error) = no_interface(&last, std::env::var("NCCL_SOCKET_IFNAME").ok()) {
+            return error;
+        }
         let error = Error::new(ErrorKind::Collective, format!("{call}: {words} ({result})"))
             .fact_if("last error", Some(last).filter(|last| !last.is_empty()));
         match result {
@@ -103,6 +106,13 @@ impl Library {
             _ => error,
         }
     }
+}
+
+/// An interface that the user has named and that is not there.
+fn no_interface(last_error: &str, named: Option<String>) -> Option<Error> {
+    let named = named.filter(|_| last_error.contains("no socket interface"))?;
+    let what = format!("NCCL finds no interface that is NCCL_SOCKET_IFNAME: {named}");
+    Some(Error::new(ErrorKind::Usage, what).hint("name one that is up and has an address: ip -brief address"))
 }
 
 /// # Safety

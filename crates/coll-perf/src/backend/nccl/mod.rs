@@ -10,8 +10,7 @@ mod witness;
 
 pub use log::{Connection, LogFacts, Transport};
 use witness::prepare_log;
-pub(crate) use witness::read_log;
-pub use witness::{Edge, Requirement, Witness};
+pub use witness::{Edge, LogFile, Requirement, Witness};
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,7 +27,7 @@ use crate::dtype::DataType;
 use crate::group::{Alarm, Group};
 use crate::measure::IterationLog;
 use crate::redop::RedOp;
-use comm::{Buffers, Comm};
+use comm::{Buffers, Comm, Handle};
 use data::DataKernels;
 use library::Library;
 
@@ -47,9 +46,9 @@ pub fn is_there(asked_for: Option<&PathBuf>) -> bool {
 }
 
 /// Gets this process ready, before it has threads: NCCL's log goes to a file of its own, and ranks that share a GPU look
-/// like hosts of their own, since NCCL refuses them otherwise. Gives the log's name.
+/// like hosts of their own, since NCCL refuses them otherwise. Gives the log.
 #[allow(unsafe_code, reason = "the environment of this process, before it has threads")]
-pub fn prepare(rank: Option<u32>, shared_gpu: bool) -> Option<PathBuf> {
+pub fn prepare(rank: Option<u32>, shared_gpu: bool) -> Option<LogFile> {
     if let Some(rank) = rank.filter(|_| shared_gpu) {
         let set = |name: &str, value: &str| {
             if std::env::var_os(name).is_none() {
@@ -133,7 +132,7 @@ impl Nccl {
         let context = GpuContext::open(driver, gpu.clone())?;
         let comm = Comm::join(library, group, &context, &alarm, limit)
             .map_err(|error| error.fact("rank", group.rank()).fact("gpu", gpu.describe()))?;
-        watch_over(alarm.clone());
+        watch_over(alarm.clone(), comm.handle());
         let stream = Stream::new(&context)?;
         let kernels = DataKernels::new(&context, group.n_ranks())?;
         Ok(Self {
@@ -155,18 +154,24 @@ impl Nccl {
     }
 }
 
-/// Ends this process where the run is over and a call into NCCL does not return: it may wait for a rank that is gone.
-fn watch_over(alarm: Alarm) {
-    const PATIENCE: Duration = Duration::from_secs(4);
+/// Has a call into NCCL return that waits for a rank that is gone; and ends this process where it does not even then.
+fn watch_over(alarm: Alarm, comm: Arc<Handle>) {
+    const PATIENCE: Duration = Duration::from_secs(1);
+    const LAST_PATIENCE: Duration = Duration::from_secs(3);
     std::thread::spawn(move || {
         while !alarm.is_raised() {
             std::thread::sleep(Duration::from_millis(100));
         }
         std::thread::sleep(PATIENCE);
-        crate::report::say(
-            "a call into NCCL does not return, though another rank has ended the run: giving up",
-        );
-        std::process::exit(linkproof_common::error::ExitStatus::Peer as i32);
+        std::thread::spawn(move || comm.abort());
+        std::thread::sleep(LAST_PATIENCE);
+        let story = alarm.story().what;
+        crate::report::say(&format!(
+            "{story}; a call into NCCL does not return, and this process ends without its result"
+        ));
+        // Not `exit`: the libraries' own handlers wait for the same.
+        // SAFETY: ends the process, and touches nothing of it.
+        unsafe { nix::libc::_exit(linkproof_common::error::ExitStatus::Peer as i32) };
     });
 }
 
@@ -313,7 +318,7 @@ impl Backend for Nccl {
         self.context.bind()?;
         let result = self.iterate(&Reserved { memory, ready, buffers: ready.buffers(memory) }, stretch, log);
         if result.is_err() {
-            self.comm.give_up();
+            self.comm.handle().abort();
         }
         result
     }

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use linkproof_common::cuda::Event;
-use linkproof_common::error::{Error, ErrorKind, Result};
+use linkproof_common::error::Result;
 
 use super::comm::Buffers;
 use super::{Memory, Nccl, Ready, Reserved};
@@ -140,7 +140,7 @@ impl Nccl {
                     looked = Instant::now();
                     self.comm.ensure_well()?;
                     if self.alarm.is_raised() {
-                        return Err(Error::new(ErrorKind::PeerLost, "another rank has ended the run"));
+                        return Err(self.alarm.story());
                     }
                 }
                 Ok(())

@@ -1,7 +1,7 @@
 //! What NCCL's log proves of the paths, and whether that is what was asked for.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use linkproof_common::error::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::log::{LogFacts, Transport};
 
 /// Has NCCL write its log to a file of this process, unless the user's own settings say otherwise. Before NCCL is loaded
-/// and before there are threads. Gives the file's name, with the process's number in it.
+/// and before there are threads. Gives the file, with the process's number in its name.
 #[allow(unsafe_code, reason = "the environment of this process, before it has threads")]
-pub(super) fn prepare_log() -> Option<PathBuf> {
+pub(super) fn prepare_log() -> Option<LogFile> {
     let has = |name: &str| std::env::var_os(name).is_some();
     if has("NCCL_DEBUG_FILE") || has("NCCL_DEBUG_SUBSYS") {
         return None;
@@ -23,7 +23,42 @@ pub(super) fn prepare_log() -> Option<PathBuf> {
         std::env::set_var("NCCL_DEBUG_SUBSYS", "INIT,NET,P2P,SHM,GRAPH,ENV,BOOTSTRAP");
         std::env::set_var("NCCL_DEBUG_FILE", &file);
     }
-    Some(file)
+    Some(LogFile(file))
+}
+
+/// NCCL's log of this process, which goes with it.
+#[derive(Debug)]
+pub struct LogFile(PathBuf);
+
+impl LogFile {
+    /// What it says of the paths; nothing where it can't be read.
+    pub(crate) fn facts(&self) -> LogFacts {
+        LogFacts::parse(&self.text())
+    }
+
+    /// The last of its warnings, in the order of their coming: what NCCL knew when something failed.
+    pub(crate) fn last_warnings(&self) -> Vec<String> {
+        last_warnings(&self.text())
+    }
+
+    fn text(&self) -> String {
+        std::fs::read(&self.0)
+            .map_or_else(|_| String::new(), |bytes| String::from_utf8_lossy(&bytes).into_owned())
+    }
+}
+
+impl Drop for LogFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn last_warnings(log: &str) -> Vec<String> {
+    const MOST: usize = 3;
+    let said = |line: &str| line.split_once("NCCL WARN ").map(|(_, words)| words.trim().to_owned());
+    let mut warnings: Vec<String> = log.lines().filter_map(said).filter(|words| !words.is_empty()).collect();
+    warnings.dedup();
+    warnings.split_off(warnings.len().saturating_sub(MOST))
 }
 
 /// All connections from one rank to another.
@@ -96,12 +131,6 @@ impl Requirement {
             Self::Shm => "shm",
         }
     }
-}
-
-/// The facts of the log at `path`; none where it can't be read.
-pub(crate) fn read_log(path: Option<&Path>) -> LogFacts {
-    path.and_then(|path| std::fs::read(path).ok())
-        .map_or_else(LogFacts::default, |bytes| LogFacts::parse(&String::from_utf8_lossy(&bytes)))
 }
 
 impl Witness {
@@ -185,6 +214,15 @@ mod tests {
     fn witness(lines: &[&str]) -> Witness {
         let log: String = lines.iter().map(|line| format!("h:1:2 [0] NCCL INFO Channel {line}\n")).collect();
         Witness::of([LogFacts::parse(&log)])
+    }
+
+    #[test]
+    fn the_last_warnings_are_told_once_each_in_order() {
+        let warn =
+            |words: &str| format!("h:1:2 [0] socket.cc:80 NCCL WARN {words}\nh:1:2 [0] NCCL INFO -> 3\n");
+        let log: String = ["first", "second", "second", "third", "fourth"].map(warn).concat();
+        assert_eq!(last_warnings(&log), ["second", "third", "fourth"]);
+        assert!(last_warnings("h:1:2 [0] NCCL INFO all is well\n").is_empty());
     }
 
     #[test]

@@ -56,7 +56,7 @@ impl Board {
 
     /// Ends the run with `error`, if nothing has ended it before. True where this did.
     pub(super) fn fail(&self, error: Error) -> bool {
-        self.alarm.raise();
+        self.alarm.raise(&error);
         let mut state = self.lock();
         let first = state.failure.is_none();
         state.failure.get_or_insert(error);
