@@ -1,0 +1,149 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+use linkproof_common::args::help::Example;
+
+use crate::arm::Sequence;
+use crate::judge::Primary;
+
+/// Is B really faster than A, by how much, and how sure is that
+///
+/// Compares results of write-bw, write-lat and coll-perf. Each argument is an arm: a FILE of --json, or LABEL=FILE;
+/// `*` and `?` in it name several runs of one arm (quote it: the arm needs the pattern, not the shell). The first arm
+/// is what the others are compared with.
+#[derive(Parser, Clone, Debug)]
+#[command(name = "perf-compare", version, arg_required_else_help = true, after_help = "--help shows examples, the method and the exit statuses", after_long_help = after_long_help())]
+pub struct Args {
+    /// Arms: A.json B.json, or A='a-*.json' B='b-*.json' for several runs of each
+    #[arg(value_name = "ARM", required = true)]
+    pub arms: Vec<String>,
+    /// How they are judged.
+    #[command(flatten)]
+    pub judgement: JudgementArgs,
+    /// How the comparison is shown.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// How arms are judged.
+#[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "The judgement")]
+pub struct JudgementArgs {
+    /// The smallest change worth acting on, in per cent [default: 1 for bandwidth, 3 for latency, 5 for a 99th percentile]
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
+    pub threshold: Option<f64>,
+    /// What the primary figure is of: the geometric mean over all sizes, or one size
+    #[arg(long, value_name = "mean|SIZE", default_value = "mean")]
+    pub primary: Primary,
+    /// How the runs were made
+    #[arg(long, value_name = "ORDER", value_enum, default_value = "auto")]
+    pub order: Sequence,
+    /// Compare all the same where this differs: traffic, ranks, pacing, validity, a condition by its name, or all
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub allow: Vec<String>,
+    /// Exit 1 where the primary figure gets no decision: too few rounds, or no measurable difference
+    #[arg(long)]
+    pub require_decision: bool,
+}
+
+/// How the comparison is shown.
+#[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "Output")]
+pub struct OutputArgs {
+    /// Write the comparison as one JSON document to stdout, or to FILE beside the table
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    pub json: Option<Option<PathBuf>>,
+    /// Show Markdown for a ticket instead of the table
+    #[arg(long)]
+    pub markdown: bool,
+    /// Show every round
+    #[arg(short = 'v', long)]
+    pub verbose: bool,
+}
+
+/// A percentage as a fraction: `5`, `5%`, `0.5 %`.
+///
+/// # Errors
+/// What would have been understood.
+pub fn parse_percent(text: &str) -> Result<f64, String> {
+    let number: f64 = text
+        .trim_end_matches('%')
+        .trim()
+        .parse()
+        .map_err(|_| "a percentage is a number, for instance 2 or 2.5%".to_owned())?;
+    if number > 0.0 && number <= 100.0 {
+        Ok(number / 100.0)
+    } else {
+        Err("more than 0 and at most 100 %".to_owned())
+    }
+}
+
+/// What `--help` shows, the usual first.
+const EXAMPLES: &[Example] = &[
+    Example {
+        what: "Six runs of each, made in turn: the verdict",
+        line: "perf-compare tcp=tcp-*.json rdma=rdma-*.json",
+    },
+    Example {
+        what: "Two files: medians, noise and the change, without a verdict",
+        line: "perf-compare tcp.json rdma.json",
+    },
+    Example {
+        what: "Only changes of 5 % and more matter, and the largest size decides",
+        line: "perf-compare --threshold 5% --primary 64M a=a-*.json b=b-*.json",
+    },
+    Example {
+        what: "For a ticket: the transport is what was changed, so don't warn of it",
+        line: "perf-compare --allow plan.transport --markdown tcp=tcp-*.json rdma=rdma-*.json",
+    },
+    Example {
+        what: "For a script: exit status 1 where B is worse or nothing was decided",
+        line: "perf-compare --require-decision --json=comparison.json old=old-*.json new=new-*.json",
+    },
+];
+
+const METHOD: &str = "Method (docs/measuring.md, \"Comparing two arms\"):
+  Rounds are compared, not the samples within them. A run is a round; of a single run its own rounds are taken.
+  Change: the Hodges-Lehmann estimate of ln(B/A), as a percentage of A, with its exact 95 % interval.
+  From 6 rounds made in turn: in pairs (signed ranks). 4 or 5: all with all (rank sums). 3 or fewer, or all runs of
+  one arm before those of the other: no verdict, since any drift would look like a difference.
+  better, worse             the interval excludes no change, and the change reaches the threshold
+  changed, below threshold  it excludes no change, and the change is smaller
+  equal within threshold    the whole interval is within the threshold: evidence of no change
+  no measurable difference  it holds no change and more than the threshold: the measurement can't tell
+  One primary figure has the verdict that counts. Odd rounds are shown and never dropped.";
+
+const EXIT_STATUSES: &str = "Exit status:
+  0  compared
+  1  the primary figure is worse; or undecided, with --require-decision
+  2  the command line, a file that can't be read, or results that are not comparable
+  3  this machine: the output could not be written";
+
+fn after_long_help() -> String {
+    let shown = |example: &Example| format!("  {}:\n      {}", example.what, example.line);
+    let examples: Vec<_> = EXAMPLES.iter().map(shown).collect();
+    format!("Examples:\n{}\n\n{METHOD}\n\n{EXIT_STATUSES}", examples.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use linkproof_common::args::{Parse, Parsed, parse};
+
+    #[test]
+    fn each_example_of_the_help_is_understood() {
+        for Example { line, .. } in EXAMPLES {
+            let parsed = parse::<Args>(line.split_whitespace().map(Into::into));
+            let Ok(Parse::Run(Parsed { args, .. })) = parsed else { panic!("{line}: {:?}", parsed.err()) };
+            assert_eq!(args.arms.len(), 2, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_percentage_is_a_number_above_nothing() {
+        assert_eq!(["5", "5%", "0.5 %"].map(parse_percent), [Ok(0.05), Ok(0.05), Ok(0.005)]);
+        assert!(["0", "-1", "x", "101", "nan", ""].iter().all(|text| parse_percent(text).is_err()));
+    }
+}
