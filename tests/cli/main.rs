@@ -3,6 +3,7 @@
 mod affinity;
 mod attack;
 mod collectives;
+mod compare;
 mod corruption;
 mod failures;
 mod help;

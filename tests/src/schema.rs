@@ -24,6 +24,15 @@ pub fn interval() -> &'static Value {
     SCHEMA.get_or_init(|| read(include_str!("../../schema/interval.v1.json")))
 }
 
+/// The schema of a comparison.
+///
+/// # Panics
+/// Where it isn't JSON.
+pub fn of_comparison() -> &'static Value {
+    static SCHEMA: OnceLock<Value> = OnceLock::new();
+    SCHEMA.get_or_init(|| read(include_str!("../../schema/comparison.v1.json")))
+}
+
 fn read(text: &str) -> Value {
     serde_json::from_str(text).expect("the schema is JSON")
 }
@@ -72,6 +81,19 @@ pub fn parse(text: &str) -> Value {
     let value =
         serde_json::from_str(text).unwrap_or_else(|error| panic!("not one JSON value: {error}:\n{text}"));
     validate(&value);
+    value
+}
+
+/// Parses `text`, which is one valid comparison and nothing else.
+///
+/// # Panics
+/// Where it isn't.
+pub fn comparison(text: &str) -> Value {
+    static VALIDATOR: OnceLock<Validator> = OnceLock::new();
+    let value =
+        serde_json::from_str(text).unwrap_or_else(|error| panic!("not one JSON value: {error}:\n{text}"));
+    let errors = errors_by(VALIDATOR.get_or_init(|| validator(of_comparison())), &value);
+    assert!(errors.is_empty(), "no comparison:\n  {}\n{value:#}", errors.join("\n  "));
     value
 }
 

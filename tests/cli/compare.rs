@@ -1,0 +1,220 @@
+//! `perf-compare` from outside: verdicts over made-up and real results, refusals, and files that are not what they
+//! should be.
+
+use std::fs;
+use std::path::Path;
+
+use linkproof_tests::{Finished, Tool, schema};
+use serde_json::{Value, json};
+
+/// A write-bw result whose round of 64 KiB took so that the bandwidth is `gbit`; made in the second `second`.
+fn bandwidth(second: u32, gbit: &[f64]) -> Value {
+    let round = |(number, gbit): (usize, &f64)| {
+        json!({
+            "size_bytes": 65536, "round": number, "direction": "client_to_server", "messages": 10000,
+            "elapsed_ns": (10000.0 * 65536.0 * 8.0 / gbit).round() as u64, "peak_messages_per_sec": 1.0,
+            "partial": false,
+        })
+    };
+    let time = |millis: u32| format!("2026-11-29T10:{:02}:{:02}.{millis:03}Z", second / 60, second % 60);
+    json!({
+        "schema": "linkproof/result.v1", "tool": "write-bw", "version": "0.1.0", "command": ["write-bw", "b"],
+        "started": time(0), "finished": time(500),
+        "hosts": [], "conditions": [], "evidence": [], "warnings": [],
+        "link": {"transport": "tcp", "client": {"address": "10.0.0.1:1", "netdev": "eth0"}, "server": {"address": "10.0.0.2:2"}},
+        "rounds": gbit.iter().enumerate().map(round).collect::<Vec<_>>(), "results": [],
+        "verdict": {"ok": true, "failures": []},
+    })
+}
+
+fn write(folder: &Path, name: &str, value: &Value) {
+    schema::validate(value);
+    fs::write(folder.join(name), value.to_string()).expect("a file");
+}
+
+/// Runs of two arms made in turn, A B B A …, one a file.
+fn sitting(folder: &Path, a: &[f64], b: &[f64]) {
+    for (index, (a, b)) in a.iter().zip(b).enumerate() {
+        let first = 2 * index as u32;
+        let (at_a, at_b) = if index % 2 == 0 { (first, first + 1) } else { (first + 1, first) };
+        write(folder, &format!("a-{index}.json"), &bandwidth(at_a, &[*a]));
+        write(folder, &format!("b-{index}.json"), &bandwidth(at_b, &[*b]));
+    }
+}
+
+fn compare(folder: &Path, args: &str) -> Finished {
+    let args = args.replace("DIR", &folder.display().to_string());
+    Tool::new("perf-compare").args(&args).run()
+}
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a folder")
+}
+
+#[test]
+fn help_of_perf_compare() {
+    let help = Tool::new("perf-compare").args("--help").run();
+    help.exits(0);
+    insta::assert_snapshot!(help.stdout);
+}
+
+#[test]
+fn six_runs_in_turn_get_a_verdict_and_a_valid_document() {
+    let folder = folder();
+    sitting(folder.path(), &[10.0, 10.1, 9.9, 10.0, 10.05, 9.95], &[12.0, 12.1, 11.9, 12.05, 12.0, 11.95]);
+    let run = compare(folder.path(), "a=DIR/a-*.json b=DIR/b-*.json");
+    run.exits(0);
+    assert!(
+        run.stdout.contains("in turn, by their times") && run.stdout.contains(": better"),
+        "{}",
+        run.stdout
+    );
+    let document = schema::comparison(&compare(folder.path(), "a=DIR/a-*.json b=DIR/b-*.json --json").stdout);
+    let primary = &document["comparisons"][0]["primary"];
+    assert_eq!((&primary["verdict"], &primary["paired"]), (&json!("better"), &json!(true)));
+    assert_eq!(primary["arm_rounds"].as_array().map(Vec::len), Some(6));
+    let low = primary["interval_percent"][0].as_f64().expect("an interval");
+    assert!((17.0..20.0).contains(&low), "{low}");
+}
+
+#[test]
+fn what_is_worse_exits_1_and_says_by_how_much() {
+    let folder = folder();
+    sitting(folder.path(), &[12.0, 12.1, 11.9, 12.0, 12.1, 11.9], &[10.0, 10.1, 9.9, 10.0, 10.1, 9.9]);
+    let run = compare(folder.path(), "a=DIR/a-*.json b=DIR/b-*.json --json=DIR/out.json");
+    run.exits(1).says(&["b is worse than a: -16."]);
+    assert!(run.stdout.contains("worse"));
+    let document = schema::comparison(&fs::read_to_string(folder.path().join("out.json")).expect("a file"));
+    assert_eq!(document["verdict"]["failures"][0]["code"], "requirement-not-met");
+}
+
+#[test]
+fn three_rounds_show_the_lone_slow_one_and_decide_nothing() {
+    let folder = folder();
+    sitting(folder.path(), &[0.27, 0.271, 0.269], &[39.180, 44.458, 18.763]);
+    let run = compare(folder.path(), "a=DIR/a-*.json b=DIR/b-*.json");
+    run.exits(0);
+    for text in
+        ["39.18", "too few rounds", "outlier", "round 3 is unlike the others, 18.76 of 39.18, 44.46, 18.76"]
+    {
+        assert!(run.stdout.contains(text), "{text}: {}", run.stdout);
+    }
+    compare(folder.path(), "a=DIR/a-*.json b=DIR/b-*.json --require-decision")
+        .exits(1)
+        .says(&["b against a is not decided: too few rounds"]);
+}
+
+#[test]
+fn one_run_after_the_other_gets_no_verdict_unless_it_is_asked_for() {
+    let folder = folder();
+    write(folder.path(), "a.json", &bandwidth(0, &[10.0, 10.1, 9.9, 10.0]));
+    write(folder.path(), "b.json", &bandwidth(10, &[12.0, 12.1, 11.9, 12.0]));
+    let run = compare(folder.path(), "DIR/a.json DIR/b.json");
+    run.exits(0);
+    assert!(run.stdout.contains("no verdict: not in turn") && run.stdout.contains("+20.0"), "{}", run.stdout);
+    let apart = compare(folder.path(), "DIR/a.json DIR/b.json --order apart");
+    assert!(apart.stdout.contains("better") && apart.stdout.contains("unpaired"), "{}", apart.stdout);
+    compare(folder.path(), "DIR/a.json DIR/b.json --order in-turn").exits(2).says(&["were not run in turn"]);
+}
+
+#[test]
+fn conditions_that_differ_are_warned_of_until_they_are_declared() {
+    let folder = folder();
+    write(folder.path(), "a.json", &bandwidth(0, &[10.0]));
+    let mut other = bandwidth(10, &[12.0]);
+    other["link"]["client"]["netdev"] = json!("eth1");
+    write(folder.path(), "b.json", &other);
+    let run = compare(folder.path(), "DIR/a.json DIR/b.json");
+    run.exits(0).says(&["conditions that differ: link.client.netdev"]);
+    assert!(run.stdout.contains("link.client.netdev  a: eth0; b: eth1"), "{}", run.stdout);
+    let declared = compare(folder.path(), "DIR/a.json DIR/b.json --allow netdev");
+    assert!(declared.stderr.is_empty() && declared.stdout.contains("Declared differences"));
+}
+
+#[test]
+fn what_is_not_comparable_is_refused() {
+    let folder = folder();
+    write(folder.path(), "a.json", &bandwidth(0, &[10.0]));
+    let mut wrong = bandwidth(10, &[12.0]);
+    let failure =
+        json!({"code": "wrong-data", "what": "3 bytes arrived wrong", "facts": [], "origin": "local"});
+    wrong["verdict"] = json!({"ok": false, "failures": [failure]});
+    write(folder.path(), "wrong.json", &wrong);
+    compare(folder.path(), "DIR/a.json DIR/wrong.json").exits(2).silent_on_stdout().says(&[
+        "not comparable: a run's figures may be wrong",
+        "wrong-data: 3 bytes arrived wrong",
+        "--allow validity",
+    ]);
+    compare(folder.path(), "DIR/a.json DIR/wrong.json --allow validity").exits(0);
+    compare(folder.path(), "DIR/a.json").exits(2).says(&["nothing to compare it with"]);
+    compare(folder.path(), "DIR/a.json DIR/none-*.json").exits(2).says(&["no file fits"]);
+    let document = schema::comparison(&compare(folder.path(), "DIR/a.json DIR/x.json --json").stdout);
+    assert_eq!(document["verdict"]["failures"][0]["code"], "usage");
+}
+
+#[test]
+fn broken_files_are_named_with_the_line_and_what_was_expected() {
+    let folder = folder();
+    write(folder.path(), "a.json", &bandwidth(0, &[10.0]));
+    let good = serde_json::to_string_pretty(&bandwidth(0, &[10.0])).expect("JSON");
+    let half = &good[..good.len() / 2];
+    let perftest = " #bytes     #iterations    BW peak[MB/sec]\n 65536      1000             11.0\n";
+    for (text, words) in [
+        ("", "it is empty"),
+        (half, "the file ends in the middle"),
+        (perftest, "line 1: expected value"),
+        ("{\"schema\": \"linkproof/result.v9\"}", "line 1: its schema is \"linkproof/result.v9\""),
+        ("\0\u{1b}[2J", "line 1"),
+    ] {
+        fs::write(folder.path().join("b.json"), text).expect("a file");
+        let run = compare(folder.path(), "DIR/a.json DIR/b.json");
+        run.exits(2).silent_on_stdout().says(&[
+            "b.json can't be read as a result:",
+            words,
+            "expected: JSON documents",
+        ]);
+        assert!(!run.stderr.contains('\u{1b}'));
+    }
+    compare(folder.path(), "DIR/a.json DIR/missing.json").exits(2).says(&["missing.json: ENOENT (2)"]);
+    compare(folder.path(), "DIR/a.json DIR").exits(2).says(&["EISDIR"]);
+}
+
+#[test]
+fn a_huge_file_is_refused_without_being_read() {
+    let folder = folder();
+    write(folder.path(), "a.json", &bandwidth(0, &[10.0]));
+    let file = fs::File::create(folder.path().join("huge.json")).expect("a file");
+    file.set_len(100 << 20).expect("a file with a hole");
+    compare(folder.path(), "DIR/a.json DIR/huge.json")
+        .exits(2)
+        .says(&["too large for a result", "largest: 64 MiB"]);
+    compare(folder.path(), "DIR/a.json /dev/zero").exits(2).says(&["/dev/zero is too large"]);
+}
+
+#[test]
+fn hostile_names_reach_neither_the_terminal_nor_the_ticket() {
+    let folder = folder();
+    let mut evil = bandwidth(0, &[10.0]);
+    evil["link"]["client"]["netdev"] = json!("\u{1b}[2J<script>alert(1)</script>|`\u{202e}");
+    write(folder.path(), "a.json", &evil);
+    write(folder.path(), "b.json", &bandwidth(10, &[12.0]));
+    let run = compare(folder.path(), "DIR/a.json DIR/b.json");
+    run.exits(0);
+    assert!(run.stdout.contains("\\u{1b}[2J<script>") && !run.stdout.contains(['\u{1b}', '\u{202e}']));
+    let ticket = compare(folder.path(), "DIR/a.json DIR/b.json --markdown").stdout.clone();
+    assert!(ticket.contains("&lt;script&gt;alert(1)&lt;/script&gt;\\|\\`"), "{ticket}");
+}
+
+#[test]
+fn real_results_of_the_tools_are_read() {
+    let folder = folder();
+    let json = format!("--json={}", folder.path().join("c.json").display());
+    Tool::new("coll-perf")
+        .args("--op alltoall -b 4K -e 16K -f 2 -n 3 -w 1 --rounds 4 --ranks 2")
+        .arg(json)
+        .run()
+        .exits(0);
+    let run = compare(folder.path(), "DIR/c.json DIR/c.json");
+    run.exits(0);
+    assert!(run.stdout.contains("alltoall float 4 KiB"), "{}", run.stdout);
+}
