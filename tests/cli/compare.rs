@@ -147,6 +147,7 @@ fn what_is_not_comparable_is_refused() {
     ]);
     compare(folder.path(), "DIR/a.json DIR/wrong.json --allow validity").exits(0);
     compare(folder.path(), "DIR/a.json").exits(2).says(&["nothing to compare it with"]);
+    compare(folder.path(), "").exits(2).says(&["there is nothing to compare", "hint: give two files"]);
     compare(folder.path(), "DIR/a.json DIR/none-*.json").exits(2).says(&["no file fits"]);
     let document = schema::comparison(&compare(folder.path(), "DIR/a.json DIR/x.json --json").stdout);
     assert_eq!(document["verdict"]["failures"][0]["code"], "usage");
@@ -203,6 +204,56 @@ fn hostile_names_reach_neither_the_terminal_nor_the_ticket() {
     assert!(run.stdout.contains("\\u{1b}[2J<script>") && !run.stdout.contains(['\u{1b}', '\u{202e}']));
     let ticket = compare(folder.path(), "DIR/a.json DIR/b.json --markdown").stdout.clone();
     assert!(ticket.contains("&lt;script&gt;alert(1)&lt;/script&gt;\\|\\`"), "{ticket}");
+}
+
+const PERFTEST: &str = "                    RDMA_Write BW Test
+ Mtu             : 1024[B]
+ #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]
+ 65536      5000             1200.00            1192.09              0.019073
+";
+
+#[test]
+fn perftests_text_is_imported_and_compared_with_ours() {
+    let folder = folder();
+    let write_text = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("a file");
+    write_text("p.txt", PERFTEST);
+    let import = compare(folder.path(), "import perftest DIR/p.txt DIR/p.txt");
+    import.exits(0);
+    assert_eq!(import.stdout.lines().count(), 2);
+    write_text("p.json", &import.stdout);
+    write(folder.path(), "ours.json", &bandwidth(0, &[10.0]));
+    let run = compare(folder.path(), "DIR/p.json DIR/ours.json --allow traffic");
+    run.exits(0);
+    // 1192.09 MiB/s are 10.0000 Gb/s.
+    let row = run.stdout.lines().find(|line| line.starts_with(" 64 KiB")).unwrap_or_default();
+    assert_eq!(row.split_whitespace().filter(|cell| cell.starts_with("10.00")).count(), 2, "{}", run.stdout);
+    write_text("torn.txt", &PERFTEST.replace("1192.09              0.019073", "11"));
+    let torn = compare(folder.path(), "import perftest DIR/p.txt DIR/torn.txt");
+    torn.exits(2)
+        .silent_on_stdout()
+        .says(&["torn.txt can't be read as perftest's output: line 4: expected size"]);
+    compare(folder.path(), "import nccl-tests DIR/p.txt").exits(2).says(&["give --op"]);
+}
+
+#[test]
+fn training_steps_and_the_worth_of_a_link() {
+    let folder = folder();
+    for (name, seconds) in
+        [("a-1", "4.4903"), ("a-2", "4.5"), ("a-3", "4.4"), ("b-1", "3.0499"), ("b-2", "3.1"), ("b-3", "3.0")]
+    {
+        let steps: String = (1..=20).map(|step| format!("{step},{seconds}\n")).collect();
+        fs::write(folder.path().join(format!("{name}.csv")), format!("step,s/it\n{steps}")).expect("a file");
+    }
+    let run = compare(folder.path(), "steps DIR/a-*.csv DIR/b-*.csv");
+    run.exits(0);
+    for text in ["4.490 s/step, median of 4.490, 4.500, 4.400", "32.08 %", "47.23 %", "too few rounds"] {
+        assert!(run.stdout.contains(text), "{text}: {}", run.stdout);
+    }
+    compare(folder.path(), "steps --skip 20 DIR/a-1.csv DIR/b-1.csv")
+        .exits(2)
+        .says(&["no step after the first 20"]);
+    let value = compare(folder.path(), "value --communication 40% --removable 90 --overlapped 25");
+    assert!(value.stdout.contains("27.00 %") && value.stdout.contains("36.99 %"), "{}", value.stdout);
 }
 
 #[test]

@@ -8,12 +8,12 @@ use linkproof_common::compare::Verdict;
 use linkproof_common::error::{Error, ErrorKind, ExitStatus, Result};
 use linkproof_common::report::{JsonTarget, Layout, write_document};
 
-use crate::args::{Args, JudgementArgs};
+use crate::args::{Args, Command, ImportArgs, JudgementArgs};
 use crate::arm::{Arm, with_distinct_labels};
 use crate::judge::{Pair, Wishes, pairs};
 use crate::output::{fail, fail_with, note, print};
 use crate::show::{Compared, json, markdown, text};
-use crate::{likeness, words};
+use crate::{import, likeness, training, words};
 
 /// Parses the command line, compares, and shows what came of it.
 pub fn main() -> ExitCode {
@@ -27,6 +27,34 @@ pub fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> ExitStatus {
+    let done = match &args.command {
+        None => return run_comparison(args),
+        Some(Command::Import(args)) => import(args),
+        Some(Command::Steps(args)) => training::steps(args),
+        Some(Command::Value(args)) => Ok(training::value(args)),
+    };
+    match done.and_then(|text| print(&text)) {
+        Ok(()) => ExitStatus::Good,
+        Err(error) => fail(&error),
+    }
+}
+
+/// A recording a line, all or none: half of them would be compared as if they were all.
+fn import(args: &ImportArgs) -> Result<String> {
+    let mut text = String::new();
+    for path in &args.files {
+        let recording = import::file(path, args.format, args.op.as_deref())?;
+        recording.faults.iter().for_each(|fault| note(&format!("warning: {}: {fault}", recording.source)));
+        let line = serde_json::to_string(&recording).map_err(|error| {
+            Error::new(ErrorKind::Output, format!("cannot write the recording as JSON: {error}"))
+        })?;
+        text.push_str(&line);
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+fn run_comparison(args: &Args) -> ExitStatus {
     let json = JsonTarget::from_option(args.output.json.as_ref());
     match compare(&args.arms, &args.judgement) {
         Ok(compared) => show(&compared, args, json.as_ref()),
@@ -37,7 +65,11 @@ fn run(args: &Args) -> ExitStatus {
 fn compare(words: &[String], wishes: &JudgementArgs) -> Result<Compared> {
     let arms = words.iter().map(|word| Arm::from_word(word)).collect::<Result<Vec<_>>>()?;
     if arms.len() < 2 {
-        return Err(Error::new(ErrorKind::Usage, "there is one arm, and nothing to compare it with")
+        let what = match arms.first() {
+            None => "there is nothing to compare".to_owned(),
+            Some(arm) => format!("there is one arm, {}, and nothing to compare it with", arm.label),
+        };
+        return Err(Error::new(ErrorKind::Usage, what)
             .hint("give two files, or two patterns: perf-compare a='a-*.json' b='b-*.json'"));
     }
     let arms = with_distinct_labels(arms);

@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use linkproof_common::args::help::Example;
 
 use crate::arm::Sequence;
+use crate::import::Format;
 use crate::judge::Primary;
+use crate::steps::Kind;
 
 /// Is B really faster than A, by how much, and how sure is that
 ///
@@ -14,10 +16,13 @@ use crate::judge::Primary;
 /// `*` and `?` in it name several runs of one arm (quote it: the arm needs the pattern, not the shell). The first arm
 /// is what the others are compared with.
 #[derive(Parser, Clone, Debug)]
-#[command(name = "perf-compare", version, arg_required_else_help = true, after_help = "--help shows examples, the method and the exit statuses", after_long_help = after_long_help())]
+#[command(name = "perf-compare", version, args_conflicts_with_subcommands = true, disable_help_subcommand = true, after_help = "--help shows examples, the method and the exit statuses", after_long_help = after_long_help())]
 pub struct Args {
+    /// Something else than a comparison of results.
+    #[command(subcommand)]
+    pub command: Option<Command>,
     /// Arms: A.json B.json, or A='a-*.json' B='b-*.json' for several runs of each
-    #[arg(value_name = "ARM", required = true)]
+    #[arg(value_name = "ARM")]
     pub arms: Vec<String>,
     /// How they are judged.
     #[command(flatten)]
@@ -25,6 +30,65 @@ pub struct Args {
     /// How the comparison is shown.
     #[command(flatten)]
     pub output: OutputArgs,
+}
+
+/// What else there is to do.
+#[derive(Subcommand, Clone, Debug)]
+pub enum Command {
+    /// Read another tool's text and write it as JSON that can be compared, a line for each file
+    Import(ImportArgs),
+    /// Training steps: the time saved and the throughput gained, from logs of step times
+    Steps(StepsArgs),
+    /// Estimate what a faster link is worth to a training step
+    Value(ValueArgs),
+}
+
+/// What is read.
+#[derive(clap::Args, Clone, Debug)]
+pub struct ImportArgs {
+    /// Whose output it is
+    #[arg(value_enum)]
+    pub format: Format,
+    /// Files, one run each
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// The collective, where the file does not name it: all_reduce, alltoall, …
+    #[arg(long, value_name = "NAME")]
+    pub op: Option<String>,
+}
+
+/// Which logs, and how they are read.
+#[derive(clap::Args, Clone, Debug)]
+pub struct StepsArgs {
+    /// A's logs: FILE, or 'PATTERN' for several rounds; lines of step number and seconds
+    #[arg(value_name = "A")]
+    pub a: String,
+    /// B's logs
+    #[arg(value_name = "B")]
+    pub b: String,
+    /// Steps at the beginning that compile and warm up, and are left out
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub skip: u64,
+    /// What the logs have
+    #[arg(long, value_enum, default_value = "running")]
+    pub means: Kind,
+    /// How the runs were made; logs do not say, and without it there is no verdict
+    #[arg(long, value_name = "ORDER", value_enum, default_value = "auto")]
+    pub order: Sequence,
+}
+
+/// Shares of a step.
+#[derive(clap::Args, Clone, Debug)]
+pub struct ValueArgs {
+    /// Share of a step that is communication
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
+    pub communication: f64,
+    /// Part of that which the faster link takes away
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
+    pub removable: f64,
+    /// Part of that which is hidden behind computation anyway [default: none]
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
+    pub overlapped: Option<f64>,
 }
 
 /// How arms are judged.
@@ -102,6 +166,14 @@ const EXAMPLES: &[Example] = &[
         what: "For a script: exit status 1 where B is worse or nothing was decided",
         line: "perf-compare --require-decision --json=comparison.json old=old-*.json new=new-*.json",
     },
+    Example {
+        what: "perftest's table, made comparable",
+        line: "perf-compare import perftest ib_write_bw.txt > ib_write_bw.json",
+    },
+    Example {
+        what: "Training steps, from logs of running means",
+        line: "perf-compare steps --skip 5 tcp-*.csv rdma-*.csv",
+    },
 ];
 
 const METHOD: &str = "Method (docs/measuring.md, \"Comparing two arms\"):
@@ -135,9 +207,9 @@ mod tests {
     #[test]
     fn each_example_of_the_help_is_understood() {
         for Example { line, .. } in EXAMPLES {
-            let parsed = parse::<Args>(line.split_whitespace().map(Into::into));
+            let parsed = parse::<Args>(line.split(" > ").next().unwrap().split_whitespace().map(Into::into));
             let Ok(Parse::Run(Parsed { args, .. })) = parsed else { panic!("{line}: {:?}", parsed.err()) };
-            assert_eq!(args.arms.len(), 2, "{line}");
+            assert!(args.arms.len() == 2 || args.command.is_some(), "{line}");
         }
     }
 

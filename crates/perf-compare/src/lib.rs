@@ -14,10 +14,13 @@
 pub mod app;
 pub mod args;
 pub mod arm;
+pub mod import;
 pub mod judge;
 pub mod likeness;
 pub mod output;
 pub mod recording;
 pub mod show;
 pub mod source;
+pub mod steps;
+pub mod training;
 pub mod words;

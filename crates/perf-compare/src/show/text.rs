@@ -25,16 +25,15 @@ pub fn render(compared: &Compared, all_rounds: bool) -> String {
 
 /// `6 runs, 2026-11-29T10:00:00.000Z to 2026-11-29T10:05:00.000Z` or the lone run's file.
 pub(super) fn runs(arm: &Arm) -> String {
-    let count = arm.runs.len();
-    let time =
-        |run: &crate::recording::Recording| run.started.clone().unwrap_or_else(|| "time unknown".to_owned());
-    match (arm.runs.first(), arm.runs.last()) {
-        (Some(first), Some(last)) if count > 1 => {
-            format!("{count} runs, {} to {} ({} …)", time(first), time(last), first.source)
-        }
-        (Some(first), _) => format!("one run, {} ({})", time(first), first.source),
-        _ => "no run".to_owned(),
-    }
+    let (Some(first), Some(last)) = (arm.runs.first(), arm.runs.last()) else { return "no run".to_owned() };
+    let count = if arm.runs.len() == 1 { "one run".to_owned() } else { format!("{} runs", arm.runs.len()) };
+    let more = if arm.runs.len() == 1 { "" } else { " …" };
+    let when = match (&first.started, &last.started) {
+        (Some(begin), Some(end)) if begin != end => format!("{begin} to {end}"),
+        (Some(begin), _) => begin.clone(),
+        (None, _) => "time unknown".to_owned(),
+    };
+    format!("{count}, {when} ({}{more})", first.source)
 }
 
 fn conditions(differences: &[Difference]) -> String {
@@ -80,7 +79,7 @@ fn of_pair(pair: &Pair, all_rounds: bool) -> String {
 }
 
 fn rounds(pair: &Pair) -> String {
-    let mut text = format!(" Rounds, in the order of their runs\n");
+    let mut text = " Rounds, in the order of their runs\n".to_owned();
     for row in &pair.rows {
         for (label, rounds) in [&pair.baseline, &pair.arm].into_iter().zip(&row.judged.rounds) {
             let values: Vec<String> = rounds.iter().map(|&value| number(value)).collect();
