@@ -236,6 +236,32 @@ fn perftests_text_is_imported_and_compared_with_ours() {
 }
 
 #[test]
+fn a_link_is_fitted_and_held_to_its_line_rate() {
+    let folder = folder();
+    // 2 µs and 100 Gb/s: a message of 8 KiB takes 2.66 µs, one of 8 MiB 673 µs.
+    let table: String = [(8192_u32, 2.0 + 0.65536), (8 << 20, 2.0 + 671.088_64)]
+        .map(|(size, usec)| format!(" {size} 1000 1 1 {usec:.4} 1 1 {usec:.4} 1\n"))
+        .concat();
+    let text = format!(
+        "RDMA_Write Latency Test\n #bytes #iterations t_min[usec] t_max[usec] t_typical[usec]\n{table}"
+    );
+    fs::write(folder.path().join("l.txt"), text).expect("a file");
+    let import = compare(folder.path(), "import perftest DIR/l.txt");
+    fs::write(folder.path().join("l.json"), &import.stdout).expect("a file");
+    let run = compare(folder.path(), "fit DIR/l.json --line-rate 100G --require 99%");
+    run.exits(0);
+    assert!(
+        run.stdout.contains("Latency      : 2.000 µs") && run.stdout.contains("100 % of the line rate"),
+        "{}",
+        run.stdout
+    );
+    compare(folder.path(), "fit DIR/l.json --line-rate 200G --require 90%")
+        .exits(1)
+        .says(&["the bandwidth is 50 % of the line rate", "required: 90 % of 200.00 Gb/s"]);
+    compare(folder.path(), "fit DIR/l.json --require 90%").exits(2);
+}
+
+#[test]
 fn training_steps_and_the_worth_of_a_link() {
     let folder = folder();
     for (name, seconds) in

@@ -8,12 +8,12 @@ use linkproof_common::compare::Verdict;
 use linkproof_common::error::{Error, ErrorKind, ExitStatus, Result};
 use linkproof_common::report::{JsonTarget, Layout, write_document};
 
-use crate::args::{Args, Command, ImportArgs, JudgementArgs};
+use crate::args::{Args, Command, FitArgs, ImportArgs, JudgementArgs};
 use crate::arm::{Arm, with_distinct_labels};
 use crate::judge::{Pair, Wishes, pairs};
 use crate::output::{fail, fail_with, note, print};
 use crate::show::{Compared, json, markdown, text};
-use crate::{import, likeness, training, words};
+use crate::{fit, import, likeness, training, words};
 
 /// Parses the command line, compares, and shows what came of it.
 pub fn main() -> ExitCode {
@@ -30,11 +30,21 @@ fn run(args: &Args) -> ExitStatus {
     let done = match &args.command {
         None => return run_comparison(args),
         Some(Command::Import(args)) => import(args),
+        Some(Command::Fit(args)) => return run_fit(args),
         Some(Command::Steps(args)) => training::steps(args),
         Some(Command::Value(args)) => Ok(training::value(args)),
     };
     match done.and_then(|text| print(&text)) {
         Ok(()) => ExitStatus::Good,
+        Err(error) => fail(&error),
+    }
+}
+
+fn run_fit(args: &FitArgs) -> ExitStatus {
+    let done = fit::fit(args).and_then(|(text, failures)| print(&text).map(|()| failures));
+    match done {
+        // All are shown; they share their exit status.
+        Ok(failures) => failures.iter().map(fail).fold(ExitStatus::Good, |_, status| status),
         Err(error) => fail(&error),
     }
 }

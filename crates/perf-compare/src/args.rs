@@ -39,6 +39,8 @@ pub enum Command {
     Import(ImportArgs),
     /// Training steps: the time saved and the throughput gained, from logs of step times
     Steps(StepsArgs),
+    /// Time against size: latency and bandwidth, where that model fails, and a gate against the line rate
+    Fit(FitArgs),
     /// Estimate what a faster link is worth to a training step
     Value(ValueArgs),
 }
@@ -75,6 +77,20 @@ pub struct StepsArgs {
     /// How the runs were made; logs do not say, and without it there is no verdict
     #[arg(long, value_name = "ORDER", value_enum, default_value = "auto")]
     pub order: Sequence,
+}
+
+/// What is fitted, and held to what.
+#[derive(clap::Args, Clone, Debug)]
+pub struct FitArgs {
+    /// A result, or 'PATTERN' for several runs of the same, with two sizes or more
+    #[arg(value_name = "RESULTS")]
+    pub results: String,
+    /// Rate of the link, in 10⁹ bits a second: 400G
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    pub line_rate: Option<f64>,
+    /// Exit 1 where the fitted bandwidth is a smaller share of the line rate
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent, requires = "line_rate")]
+    pub require: Option<f64>,
 }
 
 /// Shares of a step.
@@ -144,6 +160,17 @@ pub fn parse_percent(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A rate in 10⁹ bits a second: `400G`, `400Gb/s`.
+///
+/// # Errors
+/// What would have been understood.
+pub fn parse_rate(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix("Gb/s").or_else(|| text.strip_suffix('G'));
+    let rate = number.and_then(|number| number.parse::<f64>().ok());
+    rate.filter(|rate| *rate > 0.0 && rate.is_finite())
+        .ok_or_else(|| "a rate is a number of 10⁹ bits a second, for instance 400G or 100Gb/s".to_owned())
+}
+
 /// What `--help` shows, the usual first.
 const EXAMPLES: &[Example] = &[
     Example {
@@ -171,6 +198,10 @@ const EXAMPLES: &[Example] = &[
         line: "perf-compare import perftest ib_write_bw.txt > ib_write_bw.json",
     },
     Example {
+        what: "Accept a link: exit status 1 where the fitted bandwidth is below 90 % of 400 Gb/s",
+        line: "perf-compare fit --line-rate 400G --require 90% all-sizes.json",
+    },
+    Example {
         what: "Training steps, from logs of running means",
         line: "perf-compare steps --skip 5 tcp-*.csv rdma-*.csv",
     },
@@ -189,7 +220,7 @@ const METHOD: &str = "Method (docs/measuring.md, \"Comparing two arms\"):
 
 const EXIT_STATUSES: &str = "Exit status:
   0  compared
-  1  the primary figure is worse; or undecided, with --require-decision
+  1  the primary figure is worse; undecided, with --require-decision; or less than fit's --require
   2  the command line, a file that can't be read, or results that are not comparable
   3  this machine: the output could not be written";
 
@@ -216,6 +247,8 @@ mod tests {
     #[test]
     fn a_percentage_is_a_number_above_nothing() {
         assert_eq!(["5", "5%", "0.5 %"].map(parse_percent), [Ok(0.05), Ok(0.05), Ok(0.005)]);
+        assert_eq!(["400G", "100Gb/s"].map(parse_rate), [Ok(400.0), Ok(100.0)]);
+        assert!(["400", "G", "-1G", "infG", "400GB"].iter().all(|text| parse_rate(text).is_err()));
         assert!(["0", "-1", "x", "101", "nan", ""].iter().all(|text| parse_percent(text).is_err()));
     }
 }

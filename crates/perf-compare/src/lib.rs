@@ -14,6 +14,7 @@
 pub mod app;
 pub mod args;
 pub mod arm;
+pub mod fit;
 pub mod import;
 pub mod judge;
 pub mod likeness;

@@ -77,7 +77,7 @@ fn columns_of(heading: &str) -> Option<Columns> {
         ["time", "cputime"].contains(&names[*index]) && names.get(index + 1) == Some(&"algbw")
     };
     let times: Vec<usize> = (0..names.len()).filter(is_time).collect();
-    (starts && !times.is_empty()).then(|| Columns { times, count: names.len() })
+    (starts && !times.is_empty()).then_some(Columns { times, count: names.len() })
 }
 
 struct Found {
