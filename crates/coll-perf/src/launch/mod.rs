@@ -66,12 +66,12 @@ impl Launch {
         match found {
             Some(found) if found.n_ranks > 1 => Self::complete(found, asked, environment).map(Some),
             // A launcher of one process is no launcher: torchrun with one, a Slurm step with one task.
-            Some(found) if asked.world_size.is_none() || found.n_ranks == 1 => Ok(None),
-            _ if asked.world_size.is_some_and(|n| n > 1) => {
+            Some(found) => alone(&found, environment).map(|()| None),
+            None if asked.world_size.is_some_and(|n| n > 1) => {
                 Err(usage("--world-size says of how many, and --rank which: give both")
                     .hint("or leave both to a launcher: torchrun, mpirun, srun; or have threads: --ranks"))
             }
-            _ => Ok(None),
+            None => Ok(None),
         }
     }
 
@@ -98,6 +98,16 @@ impl Launch {
         let Self { rank, n_ranks, by, host, port, .. } = self;
         format!("rank {rank} of {n_ranks} ({by}), meeting at {host}:{port}")
     }
+}
+
+/// Refuses to be the only rank where a launcher has started several: each would measure alone, and all at the same time.
+fn alone(found: &Found, environment: Environment) -> Result<()> {
+    let Some(several) = sources::of_several(environment)? else { return Ok(()) };
+    Err(usage(format!(
+        "{} says that this is the only rank, and {} has started it as rank {} of {}",
+        found.by, several.by, several.rank, several.n_ranks
+    ))
+    .hint("each of them would measure alone: leave --rank and --world-size out, and the variables of one launcher"))
 }
 
 /// `HOST:PORT`, `HOST`, or an IPv6 address in brackets.
@@ -192,6 +202,25 @@ mod tests {
     fn one_process_is_no_launch_and_nothing_is_none() {
         assert_eq!(of(Asked::default(), &[]).unwrap(), None);
         assert_eq!(of(Asked::default(), &[("RANK", "0"), ("WORLD_SIZE", "1")]).unwrap(), None);
+    }
+
+    #[test]
+    fn ranks_of_size_1_that_were_started_as_two_are_refused() {
+        let mpirun = [("OMPI_COMM_WORLD_RANK", "1"), ("OMPI_COMM_WORLD_SIZE", "2")];
+        let one = Asked { rank: Some(0), world_size: Some(1), ..Asked::default() };
+        let error = of(one, &mpirun).unwrap_err();
+        assert!(error.what.ends_with("Open MPI has started it as rank 1 of 2"), "{}", error.what);
+        let both = [&mpirun[..], &[("RANK", "0"), ("WORLD_SIZE", "1")]].concat();
+        assert!(
+            of(Asked::default(), &both).unwrap_err().what.starts_with("torchrun says that this is the only")
+        );
+        let size = Asked { world_size: Some(1), ..Asked::default() };
+        assert!(
+            of(size, &mpirun)
+                .unwrap_err()
+                .what
+                .contains("--world-size 1, and Open MPI has started rank 1 of 2")
+        );
     }
 
     #[test]

@@ -61,24 +61,47 @@ const SOURCES: [Source; 4] = [
 ];
 
 /// The first source that says both which rank and of how many. `world_size` is what the options say, for launchers that
-/// know only which.
+/// know only which; they must not say otherwise than one that knows.
 pub(super) fn find(environment: Environment, world_size: Option<u32>) -> Result<Option<Found>> {
     for source in SOURCES {
-        let (rank, n_ranks) = (number(environment, source.rank)?, number(environment, source.size)?);
-        if let (Some(rank), Some(n_ranks)) = (rank, n_ranks) {
-            return Ok(Some(Found {
-                rank,
-                n_ranks,
-                local_rank: number(environment, source.local_rank)?,
-                by: source.by,
-                local_size: number(environment, source.local_size)?,
-            }));
+        let Some(found) = source.look(environment)? else { continue };
+        if let Some(asked) = world_size.filter(|asked| *asked != found.n_ranks) {
+            return Err(usage(format!(
+                "--world-size {asked}, and {} has started rank {} of {}",
+                found.by, found.rank, found.n_ranks
+            ))
+            .hint("leave --world-size out: the launcher says how many there are"));
         }
+        return Ok(Some(found));
     }
     let index = number(environment, "JOB_COMPLETION_INDEX")?;
     let job =
         |(rank, n_ranks)| Found { rank, n_ranks, local_rank: None, by: "an indexed job", local_size: None };
     Ok(index.zip(world_size).map(job))
+}
+
+/// A source that has started several, whatever others say.
+pub(super) fn of_several(environment: Environment) -> Result<Option<Found>> {
+    for source in SOURCES {
+        if let Some(found) = source.look(environment)?.filter(|found| found.n_ranks > 1) {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
+impl Source {
+    fn look(&self, environment: Environment) -> Result<Option<Found>> {
+        let (rank, n_ranks) = (number(environment, self.rank)?, number(environment, self.size)?);
+        let (Some(rank), Some(n_ranks)) = (rank, n_ranks) else { return Ok(None) };
+        Ok(Some(Found {
+            rank,
+            n_ranks,
+            local_rank: number(environment, self.local_rank)?,
+            by: self.by,
+            local_size: number(environment, self.local_size)?,
+        }))
+    }
 }
 
 fn number(environment: Environment, name: &str) -> Result<Option<u32>> {
