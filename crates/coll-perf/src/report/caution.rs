@@ -1,12 +1,13 @@
 //! What may make the figures of a run mean less than they seem to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use linkproof_common::affinity::Cores;
 use linkproof_common::units::ByteSize;
 use linkproof_common::warning::{SPREAD_WORTH_A_WORD_PERCENT, Warning};
 
 use super::stragglers::tells;
-use super::{Document, ResultRow};
+use super::{Document, RankHost, ResultRow};
 
 /// A rank that comes last to so many of the iterations is no accident: of two ranks each is last to half of them.
 const MOSTLY_LAST: f64 = 0.75;
@@ -30,18 +31,30 @@ fn warning(code: &str, seen: String, effect: &str, hint: &str) -> Warning {
 
 /// More ranks on a machine than processors for them.
 fn crowded(document: &Document) -> Option<Warning> {
-    let mut ranks: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
+    let mut by_host: BTreeMap<&str, Vec<&RankHost>> = BTreeMap::new();
     for host in &document.hosts {
-        let entry = ranks.entry(&host.name).or_insert((0, host.cpus));
-        entry.0 += 1;
+        by_host.entry(&host.name).or_default().push(host);
     }
-    let (name, (ranks, cpus)) = ranks.into_iter().find(|(_, (ranks, cpus))| ranks > cpus)?;
+    let counts = by_host.into_iter().map(|(name, hosts)| (name, hosts.len() as u32, processors(&hosts)));
+    let (name, ranks, cpus) = counts.into_iter().find(|(_, ranks, cpus)| ranks > cpus)?;
     Some(warning(
         "oversubscribed",
         format!("{ranks} ranks share {cpus} processors on {name}"),
         "ranks wait for each other's time slices: times are the scheduler's, not the collective's",
         "quote right data and formulas from it, never its times; use at most as many --ranks as processors",
     ))
+}
+
+/// The processors that the ranks of one machine have together. A process knows what it may use itself, which a launcher
+/// that binds each to a core of its own has made one.
+fn processors(hosts: &[&RankHost]) -> u32 {
+    let own = hosts.iter().map(|host| host.cpus).max().unwrap_or(0);
+    if hosts.iter().all(|host| host.cores == hosts[0].cores) {
+        return own;
+    }
+    let cores = hosts.iter().filter_map(|host| Cores::parse(&host.cores).ok());
+    let together: BTreeSet<u32> = cores.flat_map(|cores| cores.numbers().to_vec()).collect();
+    own.max(together.len() as u32)
 }
 
 /// Other programs on the ranks' processors.
