@@ -26,6 +26,7 @@ pub fn run(launch: &Launch, plan: &Plan, hands: &Hands, observer: &mut dyn Obser
         }
         _ => measure(&mut group, plan, hands, observer),
     };
+    let result = result.map_err(|error| group.explain(error));
     if let Err(error) = &result {
         group.abort(error);
     }

@@ -73,6 +73,20 @@ impl Board {
         self.lock().over
     }
 
+    /// What has ended the run; waits for it until `deadline`.
+    pub(super) fn failure(&self, deadline: Instant) -> Option<Error> {
+        let mut state = self.lock();
+        while state.failure.is_none() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return None;
+            }
+            let waited = self.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.failure.clone()
+    }
+
     /// The next frame from `link`, behind which is `peer`; `None` where none comes before `deadline`.
     ///
     /// # Errors

@@ -18,8 +18,8 @@ pub(super) const FRAME_LIMIT: usize = 64 << 20;
 pub(super) enum Frame {
     /// A rank says who it is ([`super::hello::Hello`]).
     Hello(Vec<u8>),
-    /// All are there.
-    Welcome,
+    /// All are there; who rank 0 is, in words.
+    Welcome(String),
     /// A rank's part of a gathering.
     Blob(Vec<u8>),
     /// Everybody's, by rank.
@@ -47,7 +47,7 @@ impl Frame {
     fn kind(&self) -> u8 {
         match self {
             Self::Hello(_) => 1,
-            Self::Welcome => 2,
+            Self::Welcome(_) => 2,
             Self::Blob(_) => 3,
             Self::All(_) => 4,
             Self::Abort(_) => 5,
@@ -62,9 +62,10 @@ impl Frame {
         let payload = match self {
             Self::Hello(bytes) | Self::Blob(bytes) => bytes.clone(),
             Self::All(blobs) => encode_list(blobs),
+            Self::Welcome(name) => name.clone().into_bytes(),
             Self::Abort(abort) => serde_json::to_vec(abort).unwrap_or_default(),
             Self::Pong(now) => now.to_be_bytes().to_vec(),
-            Self::Welcome | Self::Ping | Self::Bye => Vec::new(),
+            Self::Ping | Self::Bye => Vec::new(),
         };
         let mut bytes = vec![self.kind()];
         bytes.extend((payload.len() as u32).to_be_bytes());
@@ -94,7 +95,7 @@ impl Frame {
         let malformed = || format!("a frame of kind {kind} that can't be read");
         Ok(match kind {
             1 => Self::Hello(payload),
-            2 => Self::Welcome,
+            2 => Self::Welcome(String::from_utf8(payload).map_err(|_| malformed())?),
             3 => Self::Blob(payload),
             4 => Self::All(decode_list(&payload).ok_or_else(malformed)?),
             5 => Self::Abort(serde_json::from_slice(&payload).map_err(|_| malformed())?),
@@ -137,7 +138,7 @@ mod tests {
         let error = Error::new(ErrorKind::Memory, "no memory");
         for frame in [
             Frame::Hello(b"{}".to_vec()),
-            Frame::Welcome,
+            Frame::Welcome("rank 0 (host a, pid 1)".into()),
             Frame::Blob(vec![1, 2, 3]),
             Frame::All(vec![vec![], vec![7; 300], vec![1]]),
             Frame::Abort(Abort { by: Some("rank 1".into()), error }),

@@ -44,8 +44,16 @@ impl Link {
     /// # Errors
     /// [`ErrorKind::PeerLost`].
     pub(super) fn send(&self, frame: &Frame) -> Result<()> {
+        self.send_encoded(&frame.encode())
+    }
+
+    /// Sends a frame that is encoded, since many get the same.
+    ///
+    /// # Errors
+    /// As [`Link::send`].
+    pub(super) fn send_encoded(&self, frame: &[u8]) -> Result<()> {
         let _turn = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
-        send_all(&self.socket, &frame.encode()).map_err(|error| {
+        send_all(&self.socket, frame).map_err(|error| {
             Error::new(ErrorKind::PeerLost, format!("{} takes nothing: {}", self.peer, show_io_error(&error)))
         })
     }
@@ -183,6 +191,7 @@ impl Reader {
 
 /// Tells everybody but `except`; who can't be told finds the connection closed.
 pub(super) fn tell_all(links: &[Link], except: Option<usize>, abort: &Abort) {
+    let frame = Frame::Abort(abort.clone()).encode();
     let others = links.iter().enumerate().filter(|(link, _)| Some(*link) != except);
-    others.for_each(|(_, link)| drop(link.send(&Frame::Abort(abort.clone()))));
+    others.for_each(|(_, link)| drop(link.send_encoded(&frame)));
 }

@@ -8,9 +8,10 @@ use linkproof_common::addresses::host_addresses;
 use linkproof_common::error::{Error, ErrorKind, Result, show_io_error};
 use linkproof_common::exchange::dial::dial;
 use linkproof_common::exchange::interrupted;
-use linkproof_common::interrupt;
 use linkproof_common::units::show_duration;
+use linkproof_common::{interrupt, open_files};
 use nix::poll::{PollFd, PollFlags};
+use serde_json::Value;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::frame::{Abort, Frame, GREETING_LIMIT, PREAMBLE};
@@ -22,6 +23,8 @@ use crate::launch::Launch;
 const LOOK_AROUND: Duration = Duration::from_millis(100);
 /// The first and the longest pause between two tries to reach rank 0.
 const RETRY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
+/// How long rank 0 tells those who come that there is no run: longer than the longest pause between two tries.
+const LINGER: Duration = Duration::from_secs(1);
 /// Ranks that connect at the same time wait in the kernel until they are taken.
 const BACKLOG: i32 = 4096;
 /// Ranks named in a message; the rest is counted.
@@ -39,24 +42,61 @@ struct Stranger {
 /// [`ErrorKind::Listen`]; [`ErrorKind::PeerTimeout`] with the ranks that are missing; what doesn't fit ([`Hello`]), which
 /// all are told.
 pub(super) fn gather_all(launch: &Launch, own: &Hello, limit: Duration) -> Result<Vec<Link>> {
+    make_room_for(launch.n_ranks)?;
     let listener = listen(launch)?;
     let mut arrived: Vec<Option<(Hello, Link)>> = (1..launch.n_ranks).map(|_| None).collect();
-    let gathered = receive_all(&listener, own, &mut arrived, Instant::now() + limit, limit);
+    let mut strangers = Vec::new();
+    let gathered = receive_all(&listener, own, &mut arrived, &mut strangers, (Instant::now() + limit, limit));
     let links: Vec<Link> = arrived.into_iter().flatten().map(|(_, link)| link).collect();
     if let Err(error) = &gathered {
-        tell_all(&links, None, &Abort { by: None, error: error.clone() });
+        let abort = Abort { by: None, error: error.clone() };
+        tell_all(&links, None, &abort);
+        // The one that was refused knows, too.
+        let ignorant = (launch.n_ranks as usize).saturating_sub(2 + links.len());
+        if error.kind != ErrorKind::PeerTimeout && ignorant > 0 {
+            tell_those_who_come(&listener, strangers, &Frame::Abort(abort).encode(), ignorant);
+        }
     }
     gathered.map(|()| links)
+}
+
+/// Tells whoever comes within [`LINGER`] why there is no run, until `count` know: a rank between two tries would wait for
+/// its own time limit otherwise.
+fn tell_those_who_come(listener: &TcpListener, mut strangers: Vec<Stranger>, frame: &[u8], count: usize) {
+    let deadline = Instant::now() + LINGER;
+    // Kept until the end: a connection that closes with something unread takes back what was sent.
+    let mut told = Vec::new();
+    while told.len() < count && Instant::now() < deadline {
+        wait_for_any(listener, &strangers);
+        take_in(listener, &mut strangers);
+        for mut stranger in std::mem::take(&mut strangers) {
+            match read_some(&stranger.socket, &mut stranger.inbox) {
+                Got::End(_) => {}
+                _ if stranger.inbox.len() < PREAMBLE.len() => strangers.push(stranger),
+                _ if !stranger.inbox.starts_with(PREAMBLE) => {}
+                _ if send_all(&stranger.socket, frame).is_ok() => told.push(stranger),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// A connection a rank; by default a process may have 1024 files.
+fn make_room_for(n_ranks: u32) -> Result<()> {
+    open_files::make_room(n_ranks).map_err(|error| {
+        error.hint(
+            "rank 0 has a connection to each other rank: raise the hard limit of open files on its host",
+        )
+    })
 }
 
 fn receive_all(
     listener: &TcpListener,
     own: &Hello,
     arrived: &mut [Option<(Hello, Link)>],
-    deadline: Instant,
-    limit: Duration,
+    strangers: &mut Vec<Stranger>,
+    (deadline, limit): (Instant, Duration),
 ) -> Result<()> {
-    let mut strangers: Vec<Stranger> = Vec::new();
     while arrived.iter().any(Option::is_none) {
         if interrupt::requested() {
             return Err(interrupted());
@@ -64,20 +104,35 @@ fn receive_all(
         if Instant::now() >= deadline {
             return Err(missing(arrived, limit));
         }
-        let sockets = strangers.iter().map(|stranger| stranger.socket.as_fd()).chain([listener.as_fd()]);
-        let mut fds: Vec<PollFd> = sockets.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
-        wait_for(&mut fds, LOOK_AROUND);
-        drop(fds);
-        while let Ok((socket, _)) = listener.accept() {
-            if socket.set_nonblocking(true).is_ok() {
-                strangers.push(Stranger { socket, inbox: Vec::new() });
+        wait_for_any(listener, strangers);
+        take_in(listener, strangers);
+        let mut waiting = std::mem::take(strangers).into_iter();
+        while let Some(stranger) = waiting.next() {
+            match listen_to(stranger, own, arrived) {
+                Ok(still) => strangers.extend(still),
+                Err(error) => {
+                    strangers.extend(waiting);
+                    return Err(error);
+                }
             }
         }
-        for stranger in std::mem::take(&mut strangers) {
-            strangers.extend(listen_to(stranger, own, arrived)?);
+    }
+    let welcome = Frame::Welcome(own.name());
+    arrived.iter().flatten().try_for_each(|(_, link)| link.send(&welcome))
+}
+
+fn wait_for_any(listener: &TcpListener, strangers: &[Stranger]) {
+    let sockets = strangers.iter().map(|stranger| stranger.socket.as_fd()).chain([listener.as_fd()]);
+    let mut fds: Vec<PollFd> = sockets.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+    wait_for(&mut fds, LOOK_AROUND);
+}
+
+fn take_in(listener: &TcpListener, strangers: &mut Vec<Stranger>) {
+    while let Ok((socket, _)) = listener.accept() {
+        if socket.set_nonblocking(true).is_ok() {
+            strangers.push(Stranger { socket, inbox: Vec::new() });
         }
     }
-    arrived.iter().flatten().try_for_each(|(_, link)| link.send(&Frame::Welcome))
 }
 
 /// Takes in what `stranger` says. Gives it back as long as it has not said who it is; who is no rank is sent away.
@@ -107,13 +162,15 @@ fn listen_to(
     admit(own, hello, link, arrived).map(|()| None)
 }
 
-fn admit(own: &Hello, hello: Hello, link: Link, arrived: &mut [Option<(Hello, Link)>]) -> Result<()> {
+fn admit(own: &Hello, mut hello: Hello, link: Link, arrived: &mut [Option<(Hello, Link)>]) -> Result<()> {
     let place = (hello.rank as usize).checked_sub(1).filter(|place| *place < arrived.len());
     let same_rank = place.and_then(|place| arrived[place].as_ref()).map(|(hello, _)| hello);
     if let Some(error) = own.refusal(&hello, same_rank) {
         let _ = link.send(&Frame::Abort(Abort { by: None, error: error.clone() }));
         return Err(error);
     }
+    // It has been compared: of many ranks it would be the most of what rank 0 holds.
+    hello.plan = Value::Null;
     if let Some(place) = place {
         arrived[place] = Some((hello, link));
     }
@@ -129,9 +186,10 @@ fn missing(arrived: &[Option<(Hello, Link)>], limit: Duration) -> Error {
     Error::new(
         ErrorKind::PeerTimeout,
         format!(
-            "{} of {} ranks have not come within {}",
+            "{} of {} ranks {} not come within {}",
             missing.len(),
             arrived.len() + 1,
+            if missing.len() == 1 { "has" } else { "have" },
             show_duration(limit)
         ),
     )
@@ -212,11 +270,14 @@ fn never_there(launch: &Launch, last: &Error, limit: Duration) -> Error {
 }
 
 /// Rank 0 waits for all, and then says so. It has a deadline of its own, and better words for it: it comes first.
-fn await_welcome(link: Link, deadline: Instant) -> Result<Link> {
+fn await_welcome(mut link: Link, deadline: Instant) -> Result<Link> {
     let mut inbox = Vec::new();
     loop {
         match Frame::take(&mut inbox, GREETING_LIMIT) {
-            Ok(Some(Frame::Welcome)) => return Ok(link),
+            Ok(Some(Frame::Welcome(name))) => {
+                link.peer = name;
+                return Ok(link);
+            }
             Ok(Some(Frame::Abort(abort))) => return Err(abort.error.from_peer("rank 0")),
             Ok(None) => {}
             _ => {

@@ -45,6 +45,10 @@ pub struct TcpGroup {
 /// Questions for rank 0's time; the one that is answered soonest says most.
 const CLOCK_TRIES: u32 = 16;
 
+/// How long a rank whose data connection has ended waits to be told why: rank 0 finds a closed connection at once, and
+/// tells all.
+const STORY_LIMIT: Duration = Duration::from_secs(2);
+
 impl TcpGroup {
     /// Meets the other ranks of `launch`, which must have been asked for the same `plan`.
     ///
@@ -98,6 +102,15 @@ impl TcpGroup {
         Some(SocketAddr::ip(&address).to_canonical())
     }
 
+    /// Why the run has ended for this rank, which itself knows `error`. One that only finds a connection closed, or that the
+    /// run is over, is told who is gone.
+    pub fn explain(&self, error: Error) -> Error {
+        match error.kind {
+            ErrorKind::PeerLost => self.board.failure(Instant::now() + STORY_LIMIT).unwrap_or(error),
+            _ => error,
+        }
+    }
+
     fn next(&self, link: usize, deadline: Instant) -> Result<Frame> {
         let peer = &self.links[link].peer;
         self.board.next(link, peer, deadline)?.ok_or_else(|| {
@@ -127,6 +140,12 @@ impl TcpGroup {
         std::iter::once(Ok(blob.to_vec())).chain(others).collect()
     }
 
+    /// Sends `frame` to all.
+    fn tell(&self, frame: &Frame) -> Result<()> {
+        let frame = frame.encode();
+        self.links.iter().try_for_each(|link| link.send_encoded(&frame))
+    }
+
     fn deadline(&self) -> Instant {
         // Rank 0 gives up first: it knows who is missing.
         Instant::now() + self.limit + Duration::from_secs(2)
@@ -145,7 +164,7 @@ impl Group for TcpGroup {
     fn all_gather(&mut self, blob: &[u8]) -> Result<Vec<Vec<u8>>> {
         if self.rank == 0 {
             let all = Frame::All(self.collect(blob)?);
-            self.links.iter().try_for_each(|link| link.send(&all))?;
+            self.tell(&all)?;
             let Frame::All(blobs) = all else { return Ok(Vec::new()) };
             return Ok(blobs);
         }
@@ -166,7 +185,7 @@ impl Group for TcpGroup {
     fn barrier(&mut self) -> Result<()> {
         if self.rank == 0 {
             self.collect(&[])?;
-            return self.links.iter().try_for_each(|link| link.send(&Frame::Blob(Vec::new())));
+            return self.tell(&Frame::Blob(Vec::new()));
         }
         self.links[0].send(&Frame::Blob(Vec::new()))?;
         self.expect_blob(0, self.deadline()).map(drop)
@@ -176,7 +195,7 @@ impl Group for TcpGroup {
         let yes = |blob: &Vec<u8>| blob.first() == Some(&1);
         if self.rank == 0 {
             let answer = self.collect(&[u8::from(so)])?.iter().any(yes);
-            self.links.iter().try_for_each(|link| link.send(&Frame::Blob(vec![u8::from(answer)])))?;
+            self.tell(&Frame::Blob(vec![u8::from(answer)]))?;
             return Ok(answer);
         }
         self.links[0].send(&Frame::Blob(vec![u8::from(so)]))?;
