@@ -8,6 +8,7 @@ use linkproof_common::affinity::{self, Cores};
 use linkproof_common::error::{Error, ErrorKind, Result};
 use linkproof_common::host::HostFiles;
 use linkproof_common::memory::check_available;
+use linkproof_common::open_files;
 
 use crate::backend::host::shm::{Shm, World};
 use crate::backend::host::tcp::{self, Addresses};
@@ -91,6 +92,11 @@ fn with_what_nccl_said(error: Error, log: Option<&LogFile>) -> Error {
 pub fn run(plan: &Plan, hands: &Hands, observer: &mut (dyn Observer + Send)) -> Result<()> {
     if plan.transport != Transport::Gpu {
         check_memory(plan)?;
+    }
+    if plan.transport == Transport::Tcp {
+        // Both ends of each socket are in this process.
+        open_files::make_room(plan.n_ranks * plan.n_ranks)
+            .map_err(|error| error.hint("raise the hard limit of open files, or use fewer --ranks"))?;
     }
     let limit = Duration::from_secs_f64(plan.timeout_seconds);
     let mut ends = group(plan.n_ranks, limit);

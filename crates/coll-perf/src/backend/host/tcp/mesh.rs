@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use linkproof_common::error::{Error, ErrorKind, Result, show_io_error};
 use linkproof_common::exchange::random_token;
+use linkproof_common::open_files;
 use linkproof_common::units::show_duration;
 
 use super::{Addresses, Sockets};
@@ -17,6 +18,10 @@ const GREETING: usize = 12;
 const GREETING_LIMIT: Duration = Duration::from_secs(3);
 /// How often a rank that waits for others looks around.
 const LOOK_AROUND: Duration = Duration::from_millis(2);
+
+/// The way out where a process may not have a socket to each other rank.
+const FEWER: &str =
+    "each rank has a socket to each other: raise the hard limit of open files, or start fewer ranks";
 
 /// Where a rank listens.
 struct Place {
@@ -37,6 +42,7 @@ pub(super) fn connect(
     limit: Duration,
 ) -> Result<Sockets> {
     let deadline = Instant::now() + limit;
+    open_files::make_room(group.n_ranks()).map_err(|error| error.hint(FEWER))?;
     let (listener, port) = listen()?;
     let own = Place { ip: addresses.own, port, token: random_token() };
     let places: Vec<Place> =
