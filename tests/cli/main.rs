@@ -13,6 +13,7 @@ mod latency;
 mod lost_peers;
 mod machine;
 mod pace;
+mod ranks;
 mod runs;
 mod serving;
 mod stopped_clients;

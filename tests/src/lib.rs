@@ -10,6 +10,7 @@ mod corruptor;
 pub mod lab;
 mod ports;
 mod process;
+mod ranks;
 mod relay;
 pub mod schema;
 mod strangers;
@@ -18,6 +19,7 @@ pub use binary::{bin_dir, binary, built_programs, library};
 pub use corruptor::{Corruptor, FLIP};
 pub use ports::{free_port, wait_for_listener};
 pub use process::{Finished, Running, Tool};
+pub use ranks::{Launcher, Ranks, rank_name};
 pub use relay::{Frame, Relay, Sender};
 pub use strangers::{FakeServer, StrangeClient};
 
