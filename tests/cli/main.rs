@@ -10,6 +10,7 @@ mod help;
 mod interrupts;
 mod intervals;
 mod latency;
+mod launchers;
 mod lost_peers;
 mod machine;
 mod pace;
