@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use linkproof_common::error::{Error, ErrorKind, Result, show_io_error};
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use socket2::{SockRef, TcpKeepalive};
 
 use super::board::Board;
@@ -119,27 +121,47 @@ pub(super) struct Reader {
     pub(super) wake: UnixStream,
 }
 
+/// The number that stands for the end of the rank's own part, among those of links.
+const WAKE: u64 = u64::MAX;
+/// As many links as are told of at once; the others come next.
+const AT_ONCE: usize = 64;
+
 impl Reader {
     pub(super) fn run(self) {
-        let mut inboxes = vec![Vec::new(); self.links.len()];
-        let mut open = vec![true; self.links.len()];
-        while !self.board.is_closed() {
-            for link in self.readable(&open) {
-                open[link] = self.take(link, &mut inboxes[link]);
-            }
+        let read = self.watch_all().and_then(|epoll| self.read_all(&epoll));
+        if let Err(errno) = read {
+            let what = format!("the ranks' connections can't be watched: {}", show_io_error(&errno.into()));
+            self.board.fail(Error::new(ErrorKind::OpenFiles, what));
         }
     }
 
-    fn readable(&self, open: &[bool]) -> Vec<usize> {
-        let live: Vec<usize> = (0..open.len()).filter(|link| open[*link]).collect();
-        let mut fds: Vec<PollFd> = live
-            .iter()
-            .map(|&link| PollFd::new(self.links[link].socket.as_fd(), PollFlags::POLLIN))
-            .chain([PollFd::new(self.wake.as_fd(), PollFlags::POLLIN)])
-            .collect();
-        wait_for(&mut fds, Duration::from_secs(60));
-        let ready = |fd: &PollFd| fd.revents().is_some_and(|events| !events.is_empty());
-        live.into_iter().zip(&fds).filter(|(_, fd)| ready(fd)).map(|(link, _)| link).collect()
+    /// Not poll: rank 0 has a link to every rank, and asking for all of them whenever one has spoken is work that grows
+    /// with the square of the ranks.
+    fn watch_all(&self) -> nix::Result<Epoll> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        for (number, link) in self.links.iter().enumerate() {
+            epoll.add(&link.socket, EpollEvent::new(EpollFlags::EPOLLIN, number as u64))?;
+        }
+        epoll.add(&self.wake, EpollEvent::new(EpollFlags::EPOLLIN, WAKE))?;
+        Ok(epoll)
+    }
+
+    fn read_all(&self, epoll: &Epoll) -> nix::Result<()> {
+        let mut inboxes = vec![Vec::new(); self.links.len()];
+        let mut events = [EpollEvent::empty(); AT_ONCE];
+        while !self.board.is_closed() {
+            let count = match epoll.wait(&mut events, EpollTimeout::NONE) {
+                Err(Errno::EINTR) => continue,
+                ready => ready?,
+            };
+            for event in events[..count].iter().filter(|event| event.data() != WAKE) {
+                let link = event.data() as usize;
+                if !self.take(link, &mut inboxes[link]) {
+                    epoll.delete(&self.links[link].socket)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Takes in what `link` says; false where it has nothing more to say.
