@@ -75,6 +75,15 @@ const MIN_RNR_TIMER: u8 = 12;
 /// As many hops as any fabric has.
 const HOP_LIMIT: u8 = 64;
 
+/// The calls that a queue pair is posted to with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Calls {
+    /// `ibv_wr_*`, or `ibv_post_send` where the provider does not have them.
+    Extended,
+    /// `ibv_post_send`.
+    Classic,
+}
+
 /// A queue pair. Created in RESET and moved to INIT; [`QueuePair::connect`] takes it to RTS.
 pub struct QueuePair {
     raw: *mut sys::ibv_qp,
@@ -96,7 +105,7 @@ unsafe impl Sync for QueuePair {}
 impl QueuePair {
     /// A queue pair with room for `tx_depth` writes, in state INIT on port `port_num`.
     ///
-    /// Asks for the extended posting calls, and does without where the provider has none. Where the inline data is not
+    /// Where the inline data is not
     /// [fixed](QpAttributes::inline_fixed) it is as much as the device takes.
     ///
     /// # Errors
@@ -107,11 +116,17 @@ impl QueuePair {
         cq: &Arc<CompletionQueue>,
         tx_depth: u32,
         attributes: QpAttributes,
+        calls: Calls,
         port_num: u8,
         sq_psn: u32,
     ) -> Result<Self> {
-        let (Created { raw, extended }, inline_bytes) =
-            inline::create(pd, cq, capacity(tx_depth, attributes.inline_bytes), attributes.inline_fixed)?;
+        let (Created { raw, extended }, inline_bytes) = inline::create(
+            pd,
+            cq,
+            capacity(tx_depth, attributes.inline_bytes),
+            attributes.inline_fixed,
+            calls,
+        )?;
         let qp =
             Self { raw, extended, sq_psn, attributes, inline_bytes, pd: Arc::clone(pd), _cq: Arc::clone(cq) };
         qp.to_init(port_num)?;
@@ -139,7 +154,7 @@ impl QueuePair {
         self.raw
     }
 
-    /// Its extended face; null where the provider has none.
+    /// Its extended face; null where the provider has none, or it is not to be posted to with that.
     pub fn extended(&self) -> *mut sys::ibv_qp_ex {
         self.extended
     }
@@ -241,14 +256,17 @@ fn capacity(tx_depth: u32, max_inline_data: u32) -> sys::ibv_qp_cap {
 /// A queue pair just made, which nobody else has yet.
 struct Created {
     raw: *mut sys::ibv_qp,
-    /// Null where the provider has no extended calls.
+    /// Null where it has no extended calls.
     extended: *mut sys::ibv_qp_ex,
 }
 
 impl Created {
     /// `None` where the device refuses; errno tells why.
-    fn new(pd: &ProtectionDomain, cq: &CompletionQueue, cap: sys::ibv_qp_cap) -> Option<Self> {
-        let extended_qp = create_extended(pd, cq, cap);
+    fn new(pd: &ProtectionDomain, cq: &CompletionQueue, cap: sys::ibv_qp_cap, calls: Calls) -> Option<Self> {
+        let extended_qp = match calls {
+            Calls::Extended => create_extended(pd, cq, cap),
+            Calls::Classic => std::ptr::null_mut(),
+        };
         let raw = if extended_qp.is_null() { create_basic(pd, cq, cap) } else { extended_qp };
         let to_extended = pd.context().verbs().ibv_qp_to_qp_ex.filter(|_| !extended_qp.is_null());
         // SAFETY: the queue pair was made with send_ops_flags, as this call demands.

@@ -1,6 +1,6 @@
 //! One queue pair's share of a stretch, and how its queue is filled.
 
-use linkproof_common::endpoint::{Endpoint, Signal};
+use linkproof_common::endpoint::{Endpoint, List, Signal};
 use linkproof_common::error::Result;
 
 /// The writes of one queue pair.
@@ -32,6 +32,21 @@ impl Lane {
         self.unsignalled = if signalled { 0 } else { since };
         self.slot = if slot + 1 == rules.slots { 0 } else { slot + 1 };
         (slot, if signalled { Signal::Covering(since) } else { Signal::None })
+    }
+
+    /// Takes the next `writes`, which are signalled together at their end or not at all: the interval is a whole number
+    /// of lists.
+    #[inline(always)]
+    fn next_list(&mut self, rules: Rules, writes: u32) -> List {
+        let slot = self.slot;
+        let since = self.unsignalled + writes;
+        self.posted += u64::from(writes);
+        let signalled = since >= rules.signal_every || self.posted == self.limit;
+        self.unsignalled = if signalled { 0 } else { since };
+        let next = slot + u64::from(writes);
+        self.slot = if next < rules.slots { next } else { next % rules.slots };
+        let signal = if signalled { Signal::Covering(since) } else { Signal::None };
+        List { slot, slots: rules.slots, writes, signal }
     }
 }
 
@@ -101,7 +116,7 @@ impl Fill for InLists {
             if lane.posted - lane.completed + list > rules.depth {
                 break;
             }
-            endpoint.post_list(qp, (0..list).map(|_| lane.next(rules)))?;
+            endpoint.post_list(qp, lane.next_list(rules, list as u32))?;
         }
         Ok(())
     }
@@ -120,6 +135,6 @@ impl Fill for InLists {
         rules: Rules,
         writes: u64,
     ) -> Result<()> {
-        endpoint.post_list(qp, (0..writes).map(|_| lane.next(rules)))
+        endpoint.post_list(qp, lane.next_list(rules, writes as u32))
     }
 }

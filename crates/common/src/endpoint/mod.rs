@@ -17,6 +17,41 @@ pub enum Signal {
     Covering(u32),
 }
 
+impl Signal {
+    /// How many writes its completion stands for; 0 without one.
+    #[inline(always)]
+    pub fn covered(self) -> u32 {
+        match self {
+            Self::None => 0,
+            Self::Covering(writes) => writes,
+        }
+    }
+}
+
+/// Writes that are posted together: one for each slot in turn.
+#[derive(Clone, Copy, Debug)]
+pub struct List {
+    /// The slot of the first.
+    pub slot: u64,
+    /// How many slots there are; after the last one comes the first.
+    pub slots: u64,
+    /// How many writes.
+    pub writes: u32,
+    /// That of the last write; the others have none.
+    pub signal: Signal,
+}
+
+impl List {
+    /// Its writes, each with its slot.
+    pub fn each(self) -> impl Iterator<Item = (u64, Signal)> {
+        (1..=self.writes).scan(self.slot, move |slot, number| {
+            let this = *slot;
+            *slot = if this + 1 == self.slots { 0 } else { this + 1 };
+            Some((this, if number == self.writes { self.signal } else { Signal::None }))
+        })
+    }
+}
+
 /// A set of connections to one peer over which writes are posted.
 pub trait Endpoint {
     /// Posts one write on connection `qp`, from and to slot `slot`.
@@ -25,14 +60,13 @@ pub trait Endpoint {
     /// The transport's own failure, with its object.
     fn post_write(&mut self, qp: usize, slot: u64, signal: Signal) -> Result<()>;
 
-    /// Posts several writes on connection `qp`, each from and to its slot, and hands them over at once where the
-    /// transport can.
+    /// Posts several writes on connection `qp`, and hands them over at once where the transport can.
     ///
     /// # Errors
     /// As [`Endpoint::post_write`]; earlier writes of the list may have been posted.
     #[inline]
-    fn post_list(&mut self, qp: usize, writes: impl Iterator<Item = (u64, Signal)>) -> Result<()> {
-        for (slot, signal) in writes {
+    fn post_list(&mut self, qp: usize, list: List) -> Result<()> {
+        for (slot, signal) in list.each() {
             self.post_write(qp, slot, signal)?;
         }
         Ok(())

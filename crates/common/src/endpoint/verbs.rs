@@ -1,6 +1,7 @@
 //! RDMA writes over reliable-connected queue pairs.
 #![allow(unsafe_code, reason = "the data path is libibverbs")]
 
+mod lists;
 mod posting;
 
 pub use posting::{Classic, Extended, Fetched, Inline, Posting, Source};
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use rdma_sys as sys;
 
 use self::posting::{Lane, Write};
-use super::{Endpoint, PingPong, Signal};
+use super::{Endpoint, List, PingPong, Signal};
 use crate::cq::{CompletionQueue, CompletionStatus};
 use crate::error::{Error, ErrorKind, Result, show_errno};
 use crate::plan::{Regions, Slots};
@@ -74,9 +75,9 @@ impl<P: Posting> VerbsEndpoint<P> {
         slots: Slots,
         post_list: u32,
     ) -> Self {
-        let size = slots.size as u32;
+        let lane = |(qp, &path)| Lane::new(qp, path, slots, post_list, P::FLAGS);
         Self {
-            lanes: qps.iter().zip(paths).map(|(qp, &path)| Lane::new(qp, path, size, post_list)).collect(),
+            lanes: qps.iter().enumerate().zip(paths).map(lane).collect(),
             stride: slots.stride,
             completions: Box::new([sys::ibv_wc::default(); POLL_BATCH]),
             cq: Arc::clone(cq),
@@ -132,15 +133,11 @@ fn unpack(wr_id: u64) -> (usize, u32) {
 
 #[inline(always)]
 fn write(path: WritePath, stride: u64, qp: usize, slot: u64, signal: Signal) -> Write {
-    let covered = match signal {
-        Signal::None => 0,
-        Signal::Covering(writes) => writes,
-    };
     let offset = slot * stride;
     Write {
         local_addr: path.local_addr + offset,
         remote_addr: path.remote_addr + offset,
-        wr_id: pack(qp, covered),
+        wr_id: pack(qp, signal.covered()),
         signal,
     }
 }
@@ -158,12 +155,13 @@ impl<P: Posting> Endpoint for VerbsEndpoint<P> {
     }
 
     #[inline]
-    fn post_list(&mut self, qp: usize, writes: impl Iterator<Item = (u64, Signal)>) -> Result<()> {
+    fn post_list(&mut self, qp: usize, list: List) -> Result<()> {
         let lane = &mut self.lanes[qp];
         let (path, stride) = (lane.path, self.stride);
-        let writes = writes.map(|(slot, signal)| write(path, stride, qp, slot, signal));
+        let wr_id = pack(qp, list.signal.covered());
+        let write = |slot, signal| write(path, stride, qp, slot, signal);
         // SAFETY: as above.
-        match unsafe { P::post_list(lane, writes) } {
+        match unsafe { lane.post_list(list, wr_id, write) } {
             0 => Ok(()),
             errno => Err(self.post_failed(qp, errno)),
         }

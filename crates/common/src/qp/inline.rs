@@ -2,7 +2,7 @@
 
 use rdma_sys as sys;
 
-use super::Created;
+use super::{Calls, Created};
 use crate::cq::CompletionQueue;
 use crate::error::{Error, ErrorKind, Result};
 use crate::mr::{ProtectionDomain, resource_error};
@@ -18,9 +18,10 @@ pub(super) fn create(
     cq: &CompletionQueue,
     cap: sys::ibv_qp_cap,
     fixed: bool,
+    calls: Calls,
 ) -> Result<(Created, u32)> {
     let asked = cap.max_inline_data;
-    if let Some(created) = Created::new(pd, cq, cap) {
+    if let Some(created) = Created::new(pd, cq, cap, calls) {
         return Ok((created, asked));
     }
     let refused = resource_error(
@@ -28,7 +29,7 @@ pub(super) fn create(
         pd.context(),
         "ibv_create_qp",
     );
-    let with = |inline: u32| Created::new(pd, cq, sys::ibv_qp_cap { max_inline_data: inline, ..cap });
+    let with = |inline: u32| Created::new(pd, cq, sys::ibv_qp_cap { max_inline_data: inline, ..cap }, calls);
     let takes = |inline: u32| with(inline).map(|created| created.destroy(pd)).is_some();
     let Some(most) = largest(asked, takes) else { return Err(refused) };
     if fixed {

@@ -23,7 +23,7 @@ use crate::host::HostFiles;
 use crate::memory::{Buffer, EndMemory, HostBuffer};
 use crate::mr::{Ordering, ProtectionDomain};
 use crate::plan::{BufferLayout, Plan, Regions, Role, Slots};
-use crate::qp::{Path, QpAddress, QueuePair};
+use crate::qp::{Calls, Path, QpAddress, QueuePair};
 use crate::report::{DeviceKind, Evidence, Link, RdmaEnd};
 
 /// Queue pairs in RTS and what they need. Fields are dropped in this order: queue pairs before the memory that
@@ -155,7 +155,10 @@ fn queue_pairs(
     port_num: u8,
 ) -> Result<Vec<QueuePair>> {
     let cqs = plan.parts().zip(cqs).flat_map(|(part, cq)| part.map(move |_| cq));
-    let qp = |(qp, cq)| QueuePair::new(pd, cq, plan.tx_depth, plan.queue_pair, port_num, starting_psn(qp));
+    // A list is one call of ibv_post_send; by ibv_wr_* each of its writes would be two.
+    let calls = if plan.post_list > 1 { Calls::Classic } else { Calls::Extended };
+    let qp =
+        |(qp, cq)| QueuePair::new(pd, cq, plan.tx_depth, plan.queue_pair, calls, port_num, starting_psn(qp));
     (0..).zip(cqs).map(qp).collect()
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use linkproof_common::endpoint::Signal;
+use linkproof_common::endpoint::{List, Signal};
 use linkproof_common::error::{Error, ErrorKind};
 use std::cell::Cell;
 
@@ -77,10 +77,9 @@ fn lists_are_posted_whole_but_for_the_last() {
         fn post_write(&mut self, _: usize, _: u64, _: Signal) -> Result<()> {
             panic!("a write outside a list")
         }
-        fn post_list(&mut self, qp: usize, writes: impl Iterator<Item = (u64, Signal)>) -> Result<()> {
-            let writes: Vec<_> = writes.collect();
-            self.1.push(writes.len());
-            writes.into_iter().try_for_each(|(slot, signal)| self.0.post_write(qp, slot, signal))
+        fn post_list(&mut self, qp: usize, list: List) -> Result<()> {
+            self.1.push(list.writes as usize);
+            list.each().try_for_each(|(slot, signal)| self.0.post_write(qp, slot, signal))
         }
         fn poll(&mut self, done: impl FnMut(usize, u32)) -> Result<()> {
             self.0.poll(done)
@@ -171,13 +170,9 @@ fn lists_wait_until_they_are_due_as_a_whole() {
         fn post_write(&mut self, qp: usize, slot: u64, signal: Signal) -> Result<()> {
             self.0.post_write(qp, slot, signal)
         }
-        fn post_list(&mut self, qp: usize, writes: impl Iterator<Item = (u64, Signal)>) -> Result<()> {
-            let before = self.0.posted;
-            for (slot, signal) in writes {
-                self.0.post_write(qp, slot, signal)?;
-            }
-            self.1.push((self.0.posted - before) as usize);
-            Ok(())
+        fn post_list(&mut self, qp: usize, list: List) -> Result<()> {
+            self.1.push(list.writes as usize);
+            list.each().try_for_each(|(slot, signal)| self.0.post_write(qp, slot, signal))
         }
         fn poll(&mut self, done: impl FnMut(usize, u32)) -> Result<()> {
             self.0.poll(done)

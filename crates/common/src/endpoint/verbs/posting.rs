@@ -6,22 +6,22 @@ use std::marker::PhantomData;
 
 use rdma_sys as sys;
 
-use super::{Signal, WritePath};
+use super::lists::Lists;
+use super::{Signal, WritePath, write};
+use crate::endpoint::List;
+use crate::plan::Slots;
 use crate::qp::QueuePair;
 
 /// How writes reach the queue. Chosen once for a run, so that the loop has no branch on it.
 pub trait Posting {
+    /// The flags of every request.
+    const FLAGS: u32;
+
     /// Posts one write; 0 or an errno value.
     ///
     /// # Safety
     /// `lane` belongs to a queue pair in RTS whose memory is registered on both ends, and is not used elsewhere.
     unsafe fn post(lane: &mut Lane, write: Write) -> i32;
-
-    /// Posts several and rings the doorbell once; 0 or an errno value.
-    ///
-    /// # Safety
-    /// As for [`Posting::post`].
-    unsafe fn post_list(lane: &mut Lane, writes: impl Iterator<Item = Write>) -> i32;
 }
 
 /// How a write's bytes reach the adapter. Chosen once for a size.
@@ -86,12 +86,19 @@ pub struct Lane {
     pub(super) path: WritePath,
     size: u32,
     request: Request,
-    // Room for the longest list from the start; chained anew for each.
-    list: Vec<Request>,
+    lists: Lists,
 }
 
 impl Lane {
-    pub(super) fn new(qp: &QueuePair, path: WritePath, size: u32, post_list: u32) -> Self {
+    /// Of queue pair number `index`, for messages in `slots`, and lists of up to `post_list` of them with `flags`.
+    pub(super) fn new(
+        (index, qp): (usize, &QueuePair),
+        path: WritePath,
+        slots: Slots,
+        post_list: u32,
+        flags: u32,
+    ) -> Self {
+        let size = slots.size as u32;
         let wr = sys::ibv_send_wr {
             opcode: sys::IBV_WR_RDMA_WRITE,
             num_sge: 1,
@@ -104,142 +111,91 @@ impl Lane {
             ..Default::default()
         };
         let sge = sys::ibv_sge { addr: path.local_addr, length: size, lkey: path.lkey };
-        Lane {
-            extended: qp.extended(),
-            qp: qp.raw(),
-            path,
-            size,
-            request: Request { wr, sge },
-            list: Vec::with_capacity(post_list as usize),
-        }
+        let request = Request { wr, sge };
+        let unsignalled = |slot| write(path, slots.stride, index, slot, Signal::None);
+        let lists = Lists::new(request, post_list, slots.count, flags, unsignalled);
+        Lane { extended: qp.extended(), qp: qp.raw(), path, size, request, lists }
+    }
+
+    /// Posts several writes with one call, `wr_id` the last one's; 0 or an errno value. `write` tells what the write of a slot
+    /// is.
+    ///
+    /// `ibv_post_send`, also where the provider has `ibv_wr_*`: those take two calls into the provider for each write,
+    /// and this takes one for all of them.
+    ///
+    /// # Safety
+    /// As for [`Posting::post`].
+    #[inline(always)]
+    pub(super) unsafe fn post_list(
+        &mut self,
+        list: List,
+        wr_id: u64,
+        write: impl Fn(u64, Signal) -> Write,
+    ) -> i32 {
+        let first = self.lists.ready(list, wr_id, write);
+        let mut bad = std::ptr::null_mut();
+        // SAFETY: the caller vouches for queue pair and memory; the provider copies the requests before it returns, and
+        // nothing changes them meanwhile.
+        unsafe { sys::ibv_post_send(self.qp, first, &mut bad) }
     }
 }
 
 /// A prebuilt work request and the piece of memory that it names.
 #[derive(Clone, Copy)]
-struct Request {
-    wr: sys::ibv_send_wr,
-    sge: sys::ibv_sge,
+#[repr(C)]
+pub(super) struct Request {
+    pub(super) wr: sys::ibv_send_wr,
+    pub(super) sge: sys::ibv_sge,
 }
 
 impl Request {
+    /// All that differs from write to write, but for the address of `sge`.
     #[inline(always)]
-    fn fill<S: Source>(&mut self, write: Write) {
+    pub(super) fn fill(&mut self, write: Write, flags: u32) {
         self.sge.addr = write.local_addr;
         self.wr.wr_id = write.wr_id;
-        self.wr.send_flags = flags(write.signal) | S::FLAGS;
-        self.wr.sg_list = &mut self.sge;
+        self.wr.send_flags = signal_flags(write.signal) | flags;
         self.wr.wr.rdma.remote_addr = write.remote_addr;
     }
 }
 
-impl<S: Source> Extended<S> {
-    /// Adds `write` to the open batch.
-    ///
-    /// # Safety
-    /// As for [`Posting::post`], with a batch open on the lane's queue pair.
+impl<S: Source> Posting for Extended<S> {
+    const FLAGS: u32 = S::FLAGS;
+
     #[inline(always)]
-    unsafe fn add(lane: &Lane, write: Write) {
+    unsafe fn post(lane: &mut Lane, write: Write) -> i32 {
         let qp = lane.extended;
         // SAFETY: the caller vouches for the queue pair, which was made for RDMA writes; the adapter reads the
         // source until the completion, and the loop refills it only between rounds.
         unsafe {
+            sys::ibv_wr_start(qp);
             (*qp).wr_id = write.wr_id;
-            (*qp).wr_flags = flags(write.signal) | S::FLAGS;
+            (*qp).wr_flags = signal_flags(write.signal) | S::FLAGS;
             sys::ibv_wr_rdma_write(qp, lane.path.rkey, write.remote_addr);
             S::set(qp, lane.path.lkey, write.local_addr, lane.size);
-        }
-    }
-}
-
-impl<S: Source> Posting for Extended<S> {
-    #[inline(always)]
-    unsafe fn post(lane: &mut Lane, write: Write) -> i32 {
-        // SAFETY: the caller vouches for the queue pair.
-        unsafe {
-            sys::ibv_wr_start(lane.extended);
-            Self::add(lane, write);
-            sys::ibv_wr_complete(lane.extended)
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn post_list(lane: &mut Lane, writes: impl Iterator<Item = Write>) -> i32 {
-        // SAFETY: as above. Making the writes runs no code of anyone else's, so the batch is always closed.
-        unsafe {
-            sys::ibv_wr_start(lane.extended);
-            writes.for_each(|write| Self::add(lane, write));
-            sys::ibv_wr_complete(lane.extended)
+            sys::ibv_wr_complete(qp)
         }
     }
 }
 
 impl<S: Source> Posting for Classic<S> {
+    const FLAGS: u32 = S::FLAGS;
+
     #[inline(always)]
     unsafe fn post(lane: &mut Lane, write: Write) -> i32 {
-        lane.request.fill::<S>(write);
+        let request = &mut lane.request;
+        request.fill(write, S::FLAGS);
+        request.wr.sg_list = &mut request.sge;
         let mut bad = std::ptr::null_mut();
         // SAFETY: as above; the provider copies the request before it returns.
-        unsafe { sys::ibv_post_send(lane.qp, &mut lane.request.wr, &mut bad) }
-    }
-
-    #[inline(always)]
-    unsafe fn post_list(lane: &mut Lane, writes: impl Iterator<Item = Write>) -> i32 {
-        lane.list.clear();
-        for write in writes {
-            lane.list.push(lane.request);
-            if let Some(request) = lane.list.last_mut() {
-                request.fill::<S>(write);
-            }
-        }
-        chain(&mut lane.list);
-        let Some(first) = lane.list.first_mut() else { return 0 };
-        let mut bad = std::ptr::null_mut();
-        // SAFETY: as above; the chain lies in the lane's vector, which nothing changes during the call.
-        unsafe { sys::ibv_post_send(lane.qp, &mut first.wr, &mut bad) }
-    }
-}
-
-/// Makes each request point to its own piece of memory and to the request after it.
-#[inline(always)]
-fn chain(list: &mut [Request]) {
-    let mut next = std::ptr::null_mut();
-    for request in list.iter_mut().rev() {
-        request.wr.sg_list = &mut request.sge;
-        request.wr.next = next;
-        next = &mut request.wr;
+        unsafe { sys::ibv_post_send(lane.qp, &mut request.wr, &mut bad) }
     }
 }
 
 #[inline(always)]
-fn flags(signal: Signal) -> u32 {
+pub(super) fn signal_flags(signal: Signal) -> u32 {
     match signal {
         Signal::None => 0,
         Signal::Covering(_) => sys::IBV_SEND_SIGNALED,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_list_is_chained_in_order_each_with_its_own_memory() {
-        let request = Request { wr: sys::ibv_send_wr::default(), sge: sys::ibv_sge::default() };
-        let mut list = vec![request; 3];
-        for (request, local_addr) in list.iter_mut().zip([10, 20, 30]) {
-            let signal = if local_addr == 30 { Signal::Covering(3) } else { Signal::None };
-            request.fill::<Inline>(Write { local_addr, remote_addr: 7, wr_id: local_addr, signal });
-        }
-        chain(&mut list);
-        assert_eq!(list[0].wr.next, (&raw const list[1].wr).cast_mut());
-        assert_eq!(list[1].wr.next, (&raw const list[2].wr).cast_mut());
-        assert!(list[2].wr.next.is_null());
-        assert_eq!(list[1].wr.sg_list, (&raw const list[1].sge).cast_mut());
-        assert_eq!(list[1].sge.addr, 20);
-        assert_eq!(
-            list.iter().map(|request| request.wr.send_flags).collect::<Vec<_>>(),
-            [sys::IBV_SEND_INLINE, sys::IBV_SEND_INLINE, sys::IBV_SEND_INLINE | sys::IBV_SEND_SIGNALED]
-        );
     }
 }
