@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::{Duration, Instant};
 
-use linkproof_tests::{Relay, Running, SOON, Sender, Tool, free_port};
+use linkproof_tests::{Random, Relay, Running, SOON, Sender, Tool, free_port};
 
 /// What an honest client may take under attack: its run takes some 30 ms of it.
 const AT_ONCE: Duration = Duration::from_secs(1);
@@ -93,28 +93,6 @@ fn frame(payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Numbers without pattern, the same in each run (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-
-    /// 1 to `most` bytes.
-    fn bytes(&mut self, most: usize) -> Vec<u8> {
-        (0..1 + self.below(most)).map(|_| self.next() as u8).collect()
-    }
-}
-
 /// What an honest client says, frame by frame, taken down from one.
 pub(crate) fn honest_frames() -> Vec<Vec<u8>> {
     let (_server, port) = server();
@@ -155,7 +133,7 @@ fn ten_thousand_frames_of_nonsense_neither_hold_the_server_nor_make_it_grow() {
     let frames = honest_frames();
     let (server, port) = server();
     let before = held_when_idle(&server, port);
-    let mut random = Random(3);
+    let mut random = Random::new(3);
     for connection in 0..CONNECTIONS {
         let mut words = PREAMBLE.to_vec();
         for _ in 0..FRAMES_EACH {

@@ -1,6 +1,7 @@
 //! The tools over the software device: whole RDMA runs on any machine.
 
 mod calls;
+mod kills;
 mod limits;
 mod model;
 mod option;
@@ -8,4 +9,5 @@ mod perftest;
 mod posting;
 mod requests;
 mod runs;
+mod users;
 mod verbs_facts;
