@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use linkproof_tests::{Finished, Running, Tool, free_port, skip};
+use linkproof_tests::{Finished, Launcher, Running, Tool, skip};
 
 /// NCCL takes seconds to come together, more where its ranks share a GPU.
 pub(crate) const LIMIT: Duration = Duration::from_secs(90);
@@ -42,23 +42,17 @@ impl<'a> Start<'a> {
         Self { environment, ..self }
     }
 
-    fn tool(self, rank: u32, port: u16) -> Tool {
-        let tool = Tool::new("coll-perf")
-            .args("--backend nccl")
-            .args(self.line)
-            .env("CUDA_VISIBLE_DEVICES", "0")
-            .env("MASTER_ADDR", "127.0.0.1")
-            .env("MASTER_PORT", port.to_string())
-            .env("WORLD_SIZE", self.n.to_string())
-            .env("RANK", rank.to_string())
-            .env("LOCAL_RANK", rank.to_string());
-        self.environment.iter().fold(tool, |tool, (name, value)| tool.env(name, *value))
-    }
-
     /// Starts them.
     pub(crate) fn start(self) -> Ranks {
-        let port = free_port();
-        Ranks((0..self.n).map(|rank| self.tool(rank, port).start()).collect())
+        let on_the_gpu = |tool: Tool, _| {
+            let tool = tool.env("CUDA_VISIBLE_DEVICES", "0");
+            self.environment.iter().fold(tool, |tool, (name, value)| tool.env(name, *value))
+        };
+        Ranks(
+            linkproof_tests::Ranks::by(Launcher::Torchrun, self.n)
+                .over("nccl")
+                .start_with(self.line, on_the_gpu),
+        )
     }
 
     /// Runs them to their end: rank 0's.

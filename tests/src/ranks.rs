@@ -21,6 +21,7 @@ pub struct Ranks {
     count: u32,
     port: u16,
     launcher: Launcher,
+    backend: &'static str,
 }
 
 impl Ranks {
@@ -31,7 +32,12 @@ impl Ranks {
 
     /// So many, started as `launcher` does.
     pub fn by(launcher: Launcher, count: u32) -> Self {
-        Self { count, port: free_port(), launcher }
+        Self { count, port: free_port(), launcher, backend: "host" }
+    }
+
+    /// The same over another backend than the host's.
+    pub fn over(self, backend: &'static str) -> Self {
+        Self { backend, ..self }
     }
 
     /// The same place to meet, for ranks that were told of `count`.
@@ -46,8 +52,8 @@ impl Ranks {
 
     /// Rank `rank` with the options in `line`.
     pub fn rank(&self, rank: u32, line: &str) -> Tool {
-        let Self { count, port, .. } = self;
-        let tool = Tool::new("coll-perf").args("--backend host").args(line);
+        let Self { count, port, backend, .. } = self;
+        let tool = Tool::new("coll-perf").args(&format!("--backend {backend}")).args(line);
         let number = |value: u32| value.to_string();
         match self.launcher {
             Launcher::Hand => {
