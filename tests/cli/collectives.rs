@@ -83,7 +83,7 @@ fn aligned_and_several_calls_in_an_iteration() {
 fn a_flipped_bit_is_found_and_located() {
     let run = coll("--op alltoall -b 4K -e 4K --ranks 2 --inject-fault flip:1:2500 --json").run();
     run.exits(1).says(&[
-        "2 elements of results were wrong, at 1 of 1 points",
+        "wrong elements in results: 2, at 1 of 1 points",
         "first: alltoall of 4 KiB, float, round 1",
         "rank: 1 (",
         "offset: 2500 B of its receive buffer, from rank 1",

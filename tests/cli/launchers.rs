@@ -70,5 +70,5 @@ fn mpirun_gets_the_status_of_rank_0() {
         return;
     }
     let line = "--op alltoall -b 4K -e 4K -n 3 --rounds 1 --inject-fault flip:1:100";
-    mpirun(2, line).run().exits(1).says(&["1 elements of results were wrong", "rank: 1 ("]);
+    mpirun(2, line).run().exits(1).says(&["wrong elements in results: 1", "rank: 1 ("]);
 }

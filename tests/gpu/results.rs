@@ -68,7 +68,7 @@ fn a_wrong_byte_is_found_on_the_gpu_and_located() {
     let line = format!("--shared-gpu {SHORT} --op alltoall -b 8M -e 8M --inject-fault flip:1:1234567");
     let run = Start::new(2, &line).run();
     run.exits(1).says(&[
-        "2 elements of results were wrong, at 1 of 1 points",
+        "wrong elements in results: 2, at 1 of 1 points",
         "rank: 1 (",
         "offset: 1234564 B",
         "from rank 0",

@@ -117,7 +117,7 @@ impl Document {
             return None;
         }
         let what =
-            format!("{wrong} elements of results were wrong, at {points} of {} points", self.results.len());
+            format!("wrong elements in results: {wrong}, at {points} of {} points", self.results.len());
         let first =
             self.rounds.iter().find_map(|round| Some((round, round.checked.as_ref()?.first_wrong.as_ref()?)));
         let error = Error::new(ErrorKind::WrongData, what);
