@@ -75,6 +75,8 @@ pub struct Rank<'a, B> {
     host: RankHost,
     fault: Option<Fault>,
     clocks: Vec<ClockOffset>,
+    /// Where contents are made before they are written, and what was read lies while it is compared.
+    pieces: [Box<[u8]>; 2],
 }
 
 /// Data is filled in and compared in pieces that stay in the second-level cache.
@@ -91,7 +93,8 @@ impl<'a, B: Backend> Rank<'a, B> {
     ) -> Self {
         let rank = group.rank();
         let (host, fault) = (machine.as_rank(rank), fault.filter(|fault| fault.rank() == rank));
-        Self { group, backend, plan, host, fault, clocks: Vec::new() }
+        let piece = || vec![0; PIECE].into_boxed_slice();
+        Self { group, backend, plan, host, fault, clocks: Vec::new(), pieces: [piece(), piece()] }
     }
 
     /// Goes through the plan; `observer` is told at rank 0 only.
@@ -228,7 +231,7 @@ impl<'a, B: Backend> Rank<'a, B> {
         if self.backend.fill(side, at, bytes, recipe) {
             return;
         }
-        let mut piece = vec![0; PIECE];
+        let [piece, _] = &mut self.pieces;
         each_piece(bytes, |offset, bytes| {
             contents(offset, &mut piece[..bytes]);
             self.backend.write(side, at + offset, &piece[..bytes]);
@@ -264,7 +267,7 @@ impl<'a, B: Backend> Rank<'a, B> {
     }
 
     fn check_range(&mut self, data: &Data, seed: Seed, part: &Part, range: Range<u64>) -> Checked {
-        let (mut found, mut scratch) = (vec![0; PIECE], vec![0; PIECE]);
+        let [found, scratch] = &mut self.pieces;
         let mut checked = Checked::default();
         each_piece(range.end - range.start, |offset, bytes| {
             let offset = range.start + offset;
