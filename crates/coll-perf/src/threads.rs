@@ -73,7 +73,10 @@ fn with_the_rank(error: Error, alarm: &Alarm) -> Error {
     while !alarm.is_raised() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(10));
     }
-    if alarm.is_raised() { alarm.story().fact("NCCL", error.what) } else { error }
+    match alarm.story() {
+        Some(story) => story.fact("NCCL", error.what),
+        None => error,
+    }
 }
 
 /// A failure of the library's with the warnings of its log, which tell more than the call's result.

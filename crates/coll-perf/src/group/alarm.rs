@@ -1,35 +1,34 @@
-//! The end of a run, for loops that can't wait for a message.
+//! The end of a run, and what has ended it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use linkproof_common::error::{Error, ErrorKind};
+use linkproof_common::error::{Error, Result};
 
-/// Raised when a rank has ended the run: for loops that wait on memory and can't wait here.
+/// Raised when a rank has ended the run. Loops that wait on memory look at it; those that wait for a message are woken
+/// by their group.
 #[derive(Clone, Debug, Default)]
-pub struct Alarm(Arc<Raised>);
-
-#[derive(Debug, Default)]
-struct Raised {
-    is: AtomicBool,
-    story: OnceLock<Error>,
-}
+pub struct Alarm(Arc<OnceLock<Error>>);
 
 impl Alarm {
     /// Whether the run is over.
     pub fn is_raised(&self) -> bool {
-        self.0.is.load(Ordering::Relaxed)
+        self.0.get().is_some()
     }
 
-    /// What has ended it.
-    pub fn story(&self) -> Error {
-        let unknown = || Error::new(ErrorKind::PeerLost, "another rank has ended the run");
-        self.0.story.get().cloned().unwrap_or_else(unknown)
+    /// What has ended it, if it is over.
+    pub fn story(&self) -> Option<Error> {
+        self.0.get().cloned()
     }
 
-    pub(super) fn raise(&self, story: &Error) {
-        // The first story is the one that counts.
-        let _ = self.0.story.set(story.clone());
-        self.0.is.store(true, Ordering::Release);
+    /// # Errors
+    /// What has ended the run, if it is over.
+    pub fn check(&self) -> Result<()> {
+        self.story().map_or(Ok(()), Err)
+    }
+
+    /// Ends the run with `story`, if nothing has ended it before: the first story is the one that counts. True where
+    /// this did.
+    pub(super) fn raise(&self, story: &Error) -> bool {
+        self.0.set(story.clone()).is_ok()
     }
 }

@@ -21,7 +21,6 @@ struct State {
     blobs: Vec<Option<Vec<u8>>>,
     gathered: Option<Arc<Vec<Vec<u8>>>>,
     taken: u32,
-    failure: Option<Error>,
 }
 
 /// One thread's end.
@@ -32,7 +31,7 @@ pub struct InProcess {
 
 /// The ends of a group of `n_ranks` threads. Waiting longer than `limit` for another rank is a failure.
 pub fn group(n_ranks: u32, limit: Duration) -> Vec<InProcess> {
-    let state = State { blobs: vec![None; n_ranks as usize], gathered: None, taken: 0, failure: None };
+    let state = State { blobs: vec![None; n_ranks as usize], gathered: None, taken: 0 };
     let meeting = Arc::new(Meeting {
         state: Mutex::new(state),
         changed: Condvar::new(),
@@ -60,9 +59,7 @@ impl InProcess {
     ) -> Result<(T, MutexGuard<'a, State>)> {
         let deadline = Instant::now() + self.meeting.limit;
         loop {
-            if let Some(failure) = &state.failure {
-                return Err(failure.clone());
-            }
+            self.meeting.alarm.check()?;
             if let Some(thing) = ready(&state) {
                 return Ok((thing, state));
             }
@@ -121,8 +118,9 @@ impl Group for InProcess {
     }
 
     fn abort(&mut self, error: &Error) {
+        // Under the lock: a rank that has just looked, and is about to wait, must not miss it.
+        let _state = self.lock();
         self.meeting.alarm.raise(error);
-        self.lock().failure.get_or_insert_with(|| error.clone());
         self.meeting.changed.notify_all();
     }
 }

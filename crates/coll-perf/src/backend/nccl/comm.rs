@@ -91,19 +91,15 @@ impl Comm {
         });
         let deadline = Instant::now() + limit;
         loop {
-            match told.recv_timeout(LOOK_AROUND) {
-                Ok(joined) => return joined,
-                Err(_) if alarm.is_raised() => {
-                    return Err(alarm.story());
-                }
-                Err(_) if Instant::now() < deadline => {}
-                Err(_) => {
-                    let what =
-                        format!("NCCL has not brought the ranks together within {}", show_duration(limit));
-                    return Err(Error::new(ErrorKind::PeerTimeout, what).hint(
-                        "see that it uses an interface that reaches the others: NCCL_SOCKET_IFNAME, NCCL_IB_HCA",
-                    ));
-                }
+            if let Ok(joined) = told.recv_timeout(LOOK_AROUND) {
+                return joined;
+            }
+            alarm.check()?;
+            if Instant::now() >= deadline {
+                let what = format!("NCCL has not brought the ranks together within {}", show_duration(limit));
+                return Err(Error::new(ErrorKind::PeerTimeout, what).hint(
+                    "see that it uses an interface that reaches the others: NCCL_SOCKET_IFNAME, NCCL_IB_HCA",
+                ));
             }
         }
     }

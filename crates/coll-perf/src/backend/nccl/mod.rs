@@ -159,13 +159,15 @@ fn watch_over(alarm: Alarm, comm: Arc<Handle>) {
     const PATIENCE: Duration = Duration::from_secs(1);
     const LAST_PATIENCE: Duration = Duration::from_secs(3);
     std::thread::spawn(move || {
-        while !alarm.is_raised() {
+        let story = loop {
+            if let Some(story) = alarm.story() {
+                break story.what;
+            }
             std::thread::sleep(Duration::from_millis(100));
-        }
+        };
         std::thread::sleep(PATIENCE);
         std::thread::spawn(move || comm.abort());
         std::thread::sleep(LAST_PATIENCE);
-        let story = alarm.story().what;
         crate::report::say(&format!(
             "{story}; a call into NCCL does not return, and this process ends without its result"
         ));

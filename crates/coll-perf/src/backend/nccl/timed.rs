@@ -139,9 +139,7 @@ impl Nccl {
                 if looked.elapsed() > Duration::from_millis(50) {
                     looked = Instant::now();
                     self.comm.ensure_well()?;
-                    if self.alarm.is_raised() {
-                        return Err(self.alarm.story());
-                    }
+                    self.alarm.check()?;
                 }
                 Ok(())
             })

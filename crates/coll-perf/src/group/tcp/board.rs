@@ -28,7 +28,6 @@ pub(super) struct Board {
 #[derive(Default)]
 struct State {
     inboxes: Vec<Inbox>,
-    failure: Option<Error>,
     over: bool,
 }
 
@@ -55,11 +54,10 @@ impl Board {
     }
 
     /// Ends the run with `error`, if nothing has ended it before. True where this did.
-    pub(super) fn fail(&self, error: Error) -> bool {
-        self.alarm.raise(&error);
-        let mut state = self.lock();
-        let first = state.failure.is_none();
-        state.failure.get_or_insert(error);
+    pub(super) fn fail(&self, error: &Error) -> bool {
+        // Under the lock: a rank that has just looked, and is about to wait, must not miss it.
+        let _state = self.lock();
+        let first = self.alarm.raise(error);
         self.changed.notify_all();
         first
     }
@@ -75,16 +73,10 @@ impl Board {
 
     /// What has ended the run; waits for it until `deadline`.
     pub(super) fn failure(&self, deadline: Instant) -> Option<Error> {
-        let mut state = self.lock();
-        while state.failure.is_none() {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return None;
-            }
-            let waited = self.changed.wait_timeout(state, left);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-        state.failure.clone()
+        let left = deadline.saturating_duration_since(Instant::now());
+        let waited = self.changed.wait_timeout_while(self.lock(), left, |_| !self.alarm.is_raised());
+        drop(waited);
+        self.alarm.story()
     }
 
     /// The next frame from `link`, behind which is `peer`; `None` where none comes before `deadline`.
@@ -98,9 +90,7 @@ impl Board {
             if let Some(frame) = state.inboxes[link].frames.pop_front() {
                 return Ok(Some(frame));
             }
-            if let Some(failure) = &state.failure {
-                return Err(failure.clone());
-            }
+            self.alarm.check()?;
             if state.inboxes[link].left {
                 return Err(Error::new(ErrorKind::PeerLost, format!("{peer} has left the run")));
             }

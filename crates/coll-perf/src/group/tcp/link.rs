@@ -131,7 +131,7 @@ impl Reader {
         let read = self.watch_all().and_then(|epoll| self.read_all(&epoll));
         if let Err(errno) = read {
             let what = format!("the ranks' connections can't be watched: {}", show_io_error(&errno.into()));
-            self.board.fail(Error::new(ErrorKind::OpenFiles, what));
+            self.board.fail(&Error::new(ErrorKind::OpenFiles, what));
         }
     }
 
@@ -205,7 +205,7 @@ impl Reader {
             Some(who) => abort.error.clone().from_peer(who),
             None => abort.error.clone(),
         };
-        if self.board.fail(error) && self.is_root {
+        if self.board.fail(&error) && self.is_root {
             tell_all(&self.links, Some(link), &abort);
         }
     }

@@ -225,7 +225,7 @@ impl Group for TcpGroup {
 
     fn abort(&mut self, error: &Error) {
         // What came from elsewhere is known there.
-        if self.board.fail(error.clone()) {
+        if self.board.fail(error) {
             tell_all(&self.links, None, &Abort { by: Some(self.name.clone()), error: error.clone() });
         }
     }

@@ -187,10 +187,7 @@ impl Seat {
     fn wait_long(&self, rank: u32, counter: &AtomicU64, at_least: u64) -> Result<()> {
         let deadline = Instant::now() + self.world.limit;
         while counter.load(Ordering::Acquire) < at_least {
-            if self.world.alarm.is_raised() {
-                // The rank that raised it has the story; this one's is not shown.
-                return Err(Error::new(ErrorKind::PeerLost, "another rank has ended the run"));
-            }
+            self.world.alarm.check()?;
             if Instant::now() >= deadline {
                 return Err(self.nobody_came(rank));
             }

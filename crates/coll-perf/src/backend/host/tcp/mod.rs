@@ -134,9 +134,7 @@ impl Sockets {
             std::hint::spin_loop();
             return Ok(());
         }
-        if self.alarm.is_raised() {
-            return Err(Error::new(ErrorKind::PeerLost, "another rank has ended the run"));
-        }
+        self.alarm.check()?;
         if idle > self.limit {
             return Err(self.stalled(flows));
         }
