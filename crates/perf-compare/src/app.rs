@@ -10,10 +10,10 @@ use linkproof_common::report::{JsonTarget, Layout, write_document};
 
 use crate::args::{Args, Command, FitArgs, ImportArgs, JudgementArgs};
 use crate::arm::{Arm, with_distinct_labels};
-use crate::judge::{Pair, Wishes, pairs};
+use crate::judge::{Pair, Wishes};
 use crate::output::{fail, fail_with, note, print};
 use crate::show::{Compared, json, markdown, text};
-use crate::{fit, import, likeness, training, words};
+use crate::{fit, import, training, words};
 
 /// Parses the command line, compares, and shows what came of it.
 pub fn main() -> ExitCode {
@@ -82,13 +82,8 @@ fn compare(words: &[String], wishes: &JudgementArgs) -> Result<Compared> {
         return Err(Error::new(ErrorKind::Usage, what)
             .hint("give two files, or two patterns: perf-compare a='a-*.json' b='b-*.json'"));
     }
-    let arms = with_distinct_labels(arms);
-    let likeness = likeness::check(&arms, &wishes.allow)?;
-    let pairs = pairs(
-        &arms,
-        Wishes { sequence: wishes.order, threshold: wishes.threshold, primary: wishes.primary },
-    )?;
-    Ok(Compared { arms, likeness, pairs })
+    let judgement = Wishes { sequence: wishes.order, threshold: wishes.threshold, primary: wishes.primary };
+    Compared::of(with_distinct_labels(arms), judgement, &wishes.allow)
 }
 
 fn show(compared: &Compared, args: &Args, json: Option<&JsonTarget>) -> ExitStatus {

@@ -6,10 +6,11 @@ pub mod markdown;
 pub mod text;
 
 use linkproof_common::compare::Verdict;
+use linkproof_common::error::Result;
 
 use crate::arm::Arm;
-use crate::judge::{Judged, Pair};
-use crate::likeness::Likeness;
+use crate::judge::{Judged, Pair, Wishes, pairs};
+use crate::likeness::{self, Likeness};
 use crate::words::{number, signed_percent};
 
 /// A whole comparison.
@@ -21,6 +22,18 @@ pub struct Compared {
     pub likeness: Likeness,
     /// Each arm against the first.
     pub pairs: Vec<Pair>,
+}
+
+impl Compared {
+    /// Compares every one of `arms` with the first. `allow` has the conditions that differ on purpose.
+    ///
+    /// # Errors
+    /// [`linkproof_common::error::ErrorKind::Usage`]: what can't be compared, as [`likeness::check`] and [`pairs`] say.
+    pub fn of(arms: Vec<Arm>, wishes: Wishes, allow: &[String]) -> Result<Self> {
+        let likeness = likeness::check(&arms, allow)?;
+        let pairs = pairs(&arms, wishes)?;
+        Ok(Self { arms, likeness, pairs })
+    }
 }
 
 /// The columns of a pair's table.

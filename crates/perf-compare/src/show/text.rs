@@ -16,7 +16,12 @@ pub fn render(compared: &Compared, all_rounds: bool) -> String {
     for arm in &compared.arms {
         text.push_str(&format!(" {:<13}: {}\n", arm.label, runs(arm)));
     }
-    text.push_str(&conditions(&compared.likeness.differences));
+    text + &body(compared, all_rounds)
+}
+
+/// What stands below the arms: conditions that differ, and each arm against the first.
+pub fn body(compared: &Compared, all_rounds: bool) -> String {
+    let mut text = conditions(&compared.likeness.differences);
     for pair in &compared.pairs {
         text.push_str(&of_pair(pair, all_rounds));
     }

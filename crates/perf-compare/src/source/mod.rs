@@ -64,7 +64,8 @@ pub struct Trouble {
 }
 
 impl Trouble {
-    fn into_error(self, name: &str) -> Error {
+    /// The same as an error, of the file that is called `name`.
+    pub fn into_error(self, name: &str) -> Error {
         let at = self.line.map_or(String::new(), |line| format!(" line {line}:"));
         let error =
             Error::new(ErrorKind::Usage, format!("{name} can't be read as a result:{at} {}", self.what))
