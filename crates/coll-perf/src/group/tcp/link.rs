@@ -27,6 +27,8 @@ pub(super) struct Link {
     pub(super) socket: TcpStream,
     /// The rank at the other end, in words.
     pub(super) peer: String,
+    /// What it has said behind its greeting.
+    pub(super) early: Vec<u8>,
     sending: Mutex<()>,
 }
 
@@ -38,7 +40,7 @@ impl Link {
         let (time, interval, retries) = KEEPALIVE;
         let keepalive = TcpKeepalive::new().with_time(time).with_interval(interval).with_retries(retries);
         SockRef::from(&socket).set_tcp_keepalive(&keepalive)?;
-        Ok(Self { socket, peer, sending: Mutex::new(()) })
+        Ok(Self { socket, peer, early: Vec::new(), sending: Mutex::new(()) })
     }
 
     /// Sends a frame.
@@ -147,7 +149,12 @@ impl Reader {
     }
 
     fn read_all(&self, epoll: &Epoll) -> nix::Result<()> {
-        let mut inboxes = vec![Vec::new(); self.links.len()];
+        let mut inboxes: Vec<Vec<u8>> = self.links.iter().map(|link| link.early.clone()).collect();
+        for (link, inbox) in inboxes.iter_mut().enumerate() {
+            if !self.take(link, inbox, None) {
+                epoll.delete(&self.links[link].socket)?;
+            }
+        }
         let mut events = [EpollEvent::empty(); AT_ONCE];
         while !self.board.is_closed() {
             let count = match epoll.wait(&mut events, EpollTimeout::NONE) {
@@ -156,7 +163,7 @@ impl Reader {
             };
             for event in events[..count].iter().filter(|event| event.data() != WAKE) {
                 let link = event.data() as usize;
-                if !self.take(link, &mut inboxes[link]) {
+                if !self.read(link, &mut inboxes[link]) {
                     epoll.delete(&self.links[link].socket)?;
                 }
             }
@@ -165,12 +172,18 @@ impl Reader {
     }
 
     /// Takes in what `link` says; false where it has nothing more to say.
-    fn take(&self, link: usize, inbox: &mut Vec<u8>) -> bool {
-        let end = match read_some(&self.links[link].socket, inbox) {
-            Got::Nothing => return true,
-            Got::Bytes => None,
-            Got::End(why) => Some(why.unwrap_or_else(|| "its connection closed".to_owned())),
-        };
+    fn read(&self, link: usize, inbox: &mut Vec<u8>) -> bool {
+        match read_some(&self.links[link].socket, inbox) {
+            Got::Nothing => true,
+            Got::Bytes => self.take(link, inbox, None),
+            Got::End(why) => {
+                self.take(link, inbox, Some(why.unwrap_or_else(|| "its connection closed".to_owned())))
+            }
+        }
+    }
+
+    /// Takes the frames in `inbox`, behind which came an `end` if there was one; false where `link` has nothing more to say.
+    fn take(&self, link: usize, inbox: &mut Vec<u8>, end: Option<String>) -> bool {
         loop {
             match Frame::take(inbox, FRAME_LIMIT) {
                 Ok(Some(Frame::Bye)) => {

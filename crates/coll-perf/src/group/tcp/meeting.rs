@@ -275,7 +275,8 @@ fn await_welcome(mut link: Link, deadline: Instant) -> Result<Link> {
     loop {
         match Frame::take(&mut inbox, GREETING_LIMIT) {
             Ok(Some(Frame::Welcome(name))) => {
-                link.peer = name;
+                // Whoever is welcome may be told more at once: that the run is over, for instance.
+                (link.peer, link.early) = (name, inbox);
                 return Ok(link);
             }
             Ok(Some(Frame::Abort(abort))) => return Err(abort.error.from_peer("rank 0")),

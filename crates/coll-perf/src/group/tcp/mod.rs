@@ -140,10 +140,16 @@ impl TcpGroup {
         std::iter::once(Ok(blob.to_vec())).chain(others).collect()
     }
 
+    /// Sends `frame` to rank 0.
+    fn send(&self, frame: &Frame) -> Result<()> {
+        // A connection that is closed may have brought the reason, which the reader has not come to yet.
+        self.links[0].send(frame).map_err(|error| self.explain(error))
+    }
+
     /// Sends `frame` to all.
     fn tell(&self, frame: &Frame) -> Result<()> {
         let frame = frame.encode();
-        self.links.iter().try_for_each(|link| link.send_encoded(&frame))
+        self.links.iter().try_for_each(|link| link.send_encoded(&frame)).map_err(|error| self.explain(error))
     }
 
     fn deadline(&self) -> Instant {
@@ -168,7 +174,7 @@ impl Group for TcpGroup {
             let Frame::All(blobs) = all else { return Ok(Vec::new()) };
             return Ok(blobs);
         }
-        self.links[0].send(&Frame::Blob(blob.to_vec()))?;
+        self.send(&Frame::Blob(blob.to_vec()))?;
         match self.next(0, self.deadline())? {
             Frame::All(blobs) if blobs.len() == self.n_ranks as usize => Ok(blobs),
             other => Err(self.out_of_turn(0, &other)),
@@ -179,7 +185,7 @@ impl Group for TcpGroup {
         if self.rank == 0 {
             return self.collect(blob).map(Some);
         }
-        self.links[0].send(&Frame::Blob(blob.to_vec())).map(|()| None)
+        self.send(&Frame::Blob(blob.to_vec())).map(|()| None)
     }
 
     fn barrier(&mut self) -> Result<()> {
@@ -187,7 +193,7 @@ impl Group for TcpGroup {
             self.collect(&[])?;
             return self.tell(&Frame::Blob(Vec::new()));
         }
-        self.links[0].send(&Frame::Blob(Vec::new()))?;
+        self.send(&Frame::Blob(Vec::new()))?;
         self.expect_blob(0, self.deadline()).map(drop)
     }
 
@@ -198,7 +204,7 @@ impl Group for TcpGroup {
             self.tell(&Frame::Blob(vec![u8::from(answer)]))?;
             return Ok(answer);
         }
-        self.links[0].send(&Frame::Blob(vec![u8::from(so)]))?;
+        self.send(&Frame::Blob(vec![u8::from(so)]))?;
         self.expect_blob(0, self.deadline()).map(|blob| yes(&blob))
     }
 
@@ -210,7 +216,7 @@ impl Group for TcpGroup {
         let mut best = ClockOffset { ahead_ns: 0, uncertainty_ns: u64::MAX };
         for _ in 0..CLOCK_TRIES {
             let asked = now_ns();
-            self.links[0].send(&Frame::Ping)?;
+            self.send(&Frame::Ping)?;
             let Frame::Pong(there) = self.next(0, self.deadline())? else {
                 return Err(Error::new(ErrorKind::Protocol, "rank 0 did not say what time it is"));
             };

@@ -63,7 +63,7 @@ fn a_failure_of_one_is_the_end_for_all_with_its_words() {
                 break error;
             }
         };
-        assert!(end.alarm().is_raised());
+        assert!(end.alarm().is_raised(), "rank {}: {error:?}", end.rank());
         error.what
     });
     assert_eq!(failed[2], "there is no memory");
