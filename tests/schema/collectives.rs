@@ -152,8 +152,16 @@ fn words_of_collectives_are_spelled_as_the_tool_writes_them() {
         of("coll_plan/properties/transport"),
         written_as(&[Transport::Shm, Transport::Tcp, Transport::Gpu])
     );
-    let required =
-        [Requirement::Ib, Requirement::IbGdr, Requirement::Socket, Requirement::P2p, Requirement::Shm];
+    let required = [
+        Requirement::Ib,
+        Requirement::IbGdr,
+        Requirement::IbHost,
+        Requirement::Socket,
+        Requirement::SocketOnly,
+        Requirement::P2p,
+        Requirement::NoP2p,
+        Requirement::Shm,
+    ];
     assert_eq!(of("coll_plan/properties/require_transport"), written_as(&required));
     for collective in collective::ALL {
         assert_eq!(written_as(&[collective.kind]), [collective.name.to_owned()].into());

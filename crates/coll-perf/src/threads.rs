@@ -12,7 +12,7 @@ use linkproof_common::open_files;
 
 use crate::backend::host::shm::{Shm, World};
 use crate::backend::host::tcp::{self, Addresses};
-use crate::backend::nccl::{self, LogFile, Nccl};
+use crate::backend::nccl::{self, LogFacts, LogFile, Nccl};
 use crate::fault::Fault;
 use crate::group::in_process::{InProcess, group};
 use crate::group::{Alarm, Group};
@@ -54,11 +54,13 @@ pub(crate) fn run_on_gpu(
         Rank::new(group, &mut backend, plan, &hands.machine, hands.fault).run(observer)
     };
     perform().map_err(|error| with_what_nccl_said(with_the_rank(error, &alarm), log))?;
-    let own = log.map(LogFile::facts).unwrap_or_default();
+    let own = (&hands.machine.name, log.map(LogFile::facts).unwrap_or_default());
     let blob = serde_json::to_vec(&own).unwrap_or_default();
     let Some(blobs) = group.gather(&blob)? else { return Ok(()) };
-    let witness = nccl::Witness::of(blobs.iter().filter_map(|blob| serde_json::from_slice(blob).ok()));
-    let met = plan.require_transport.map_or(Ok(()), |it| witness.meets(it, plan.n_ranks));
+    let told = |blob: &Vec<u8>| serde_json::from_slice::<(String, LogFacts)>(blob).unwrap_or_default();
+    let (hosts, logs): (Vec<String>, Vec<LogFacts>) = blobs.iter().map(told).unzip();
+    let witness = nccl::Witness::of(logs);
+    let met = plan.require_transport.map_or(Ok(()), |it| witness.meets(it, &hosts));
     observer.witnessed(witness);
     met
 }

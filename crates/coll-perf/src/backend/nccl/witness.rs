@@ -98,17 +98,56 @@ pub struct Witness {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Requirement {
-    /// Every edge between ranks goes over InfiniBand or RoCE
+    /// Hosts reach each other over InfiniBand or RoCE
     Ib,
     /// The same, and adapters reach GPU memory directly
     #[value(name = "ib+gdr")]
     IbGdr,
-    /// Every edge goes over TCP sockets
+    /// The same, and every byte goes through host memory
+    #[value(name = "ib+host")]
+    IbHost,
+    /// Hosts reach each other over TCP sockets
     Socket,
-    /// Every edge goes from GPU to GPU
+    /// Every rank reaches every other over TCP sockets, on its own host too
+    SocketOnly,
+    /// GPUs of a host reach each other directly
     P2p,
-    /// Every edge goes through host memory that both map
+    /// GPUs of a host do not reach each other directly
+    NoP2p,
+    /// GPUs of a host reach each other through host memory that both map
     Shm,
+}
+
+/// Which edges a [`Requirement`] is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reach {
+    All,
+    BetweenHosts,
+    WithinHosts,
+}
+
+impl Reach {
+    /// Where all ranks are on one host there is no between and within: every edge is meant.
+    fn among(self, hosts: &[String]) -> Self {
+        if hosts.iter().all(|host| *host == hosts[0]) { Self::All } else { self }
+    }
+
+    fn includes(self, (from, to): (u32, u32), hosts: &[String]) -> bool {
+        let host = |rank: u32| hosts.get(rank as usize);
+        match self {
+            Self::All => true,
+            Self::BetweenHosts => host(from) != host(to),
+            Self::WithinHosts => host(from) == host(to),
+        }
+    }
+
+    fn describe(self) -> &'static str {
+        match self {
+            Self::All => "edges",
+            Self::BetweenHosts => "edges between hosts",
+            Self::WithinHosts => "edges within a host",
+        }
+    }
 }
 
 impl Requirement {
@@ -116,18 +155,32 @@ impl Requirement {
         match (self, transport) {
             (Self::Ib, Transport::Net { network, .. }) => network == "IB",
             (Self::IbGdr, Transport::Net { network, gdr, .. }) => network == "IB" && *gdr,
-            (Self::Socket, Transport::Net { network, .. }) => network == "Socket",
+            (Self::IbHost, Transport::Net { network, gdr, .. }) => network == "IB" && !*gdr,
+            (Self::Socket | Self::SocketOnly, Transport::Net { network, .. }) => network == "Socket",
             (Self::P2p, Transport::P2p { .. }) | (Self::Shm, Transport::Shm) => true,
+            (Self::NoP2p, transport) => !matches!(transport, Transport::P2p { .. } | Transport::Other { .. }),
             _ => false,
         }
     }
 
-    fn name(self) -> &'static str {
+    fn reach(self) -> Reach {
+        match self {
+            Self::Ib | Self::IbGdr | Self::IbHost | Self::Socket => Reach::BetweenHosts,
+            Self::SocketOnly => Reach::All,
+            Self::P2p | Self::NoP2p | Self::Shm => Reach::WithinHosts,
+        }
+    }
+
+    /// As it is written on the command line.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Ib => "ib",
             Self::IbGdr => "ib+gdr",
+            Self::IbHost => "ib+host",
             Self::Socket => "socket",
+            Self::SocketOnly => "socket-only",
             Self::P2p => "p2p",
+            Self::NoP2p => "no-p2p",
             Self::Shm => "shm",
         }
     }
@@ -168,35 +221,58 @@ impl Witness {
         witness
     }
 
-    /// Whether every edge that was used is as `requirement` says. What is not proven is not met.
+    /// Whether the edges that `requirement` is about are as it says; `hosts` has the host of each rank. What is not proven
+    /// is not met.
     ///
     /// # Errors
     /// [`ErrorKind::RequirementNotMet`], naming the edges that differ.
-    pub fn meets(&self, requirement: Requirement, n_ranks: u32) -> Result<()> {
-        let failed = |what: String| Error::new(ErrorKind::RequirementNotMet, what);
+    pub fn meets(&self, requirement: Requirement, hosts: &[String]) -> Result<()> {
+        if hosts.len() < 2 {
+            return Ok(());
+        }
         let name = requirement.name();
-        if self.transports.is_empty() && n_ranks > 1 {
+        if self.transports.is_empty() {
             return Err(failed(format!(
                 "the transport is not proven to be {name}: NCCL's log names no connection"
             ))
             .hint("unset NCCL_DEBUG_FILE and NCCL_DEBUG_SUBSYS, so that the log can be read"));
         }
-        let differs = |transports: &&Vec<Transport>| !transports.iter().all(|it| requirement.is_met_by(it));
-        let wrong: Vec<String> = self
-            .transports
-            .iter()
-            .filter(|(_, transports)| differs(transports))
-            .map(|((from, to), transports)| {
-                let words: Vec<String> = transports.iter().map(Transport::describe).collect();
-                format!("{from}->{to} {}", words.join(", "))
-            })
-            .collect();
+        let reach = requirement.reach().among(hosts);
+        let edges: Vec<_> =
+            self.transports.iter().filter(|(ends, _)| reach.includes(**ends, hosts)).collect();
+        if edges.is_empty() {
+            let what = format!("nothing is proven to be {name}: there are no {}", reach.describe());
+            return Err(failed(what).fact("edges", describe(self.transports.iter())));
+        }
+        let differs = |transports: &Vec<Transport>| !transports.iter().all(|it| requirement.is_met_by(it));
+        let wrong: Vec<_> = edges.iter().copied().filter(|(_, transports)| differs(transports)).collect();
         if wrong.is_empty() {
             return Ok(());
         }
-        let of = self.transports.len();
-        Err(failed(format!("{} of {of} edges are not {name}", wrong.len())).fact("edges", wrong.join("; ")))
+        let what = format!("{} of {} {} are not {name}", wrong.len(), edges.len(), reach.describe());
+        Err(self.with_networks(failed(what).fact("edges", describe(wrong))))
     }
+
+    /// What NCCL found to choose from.
+    fn with_networks(&self, error: Error) -> Error {
+        let networks =
+            if self.networks.is_empty() { "not told".to_owned() } else { self.networks.join(", ") };
+        error
+            .fact("networks chosen", networks)
+            .fact("InfiniBand and RoCE devices", self.ib_devices.as_deref().unwrap_or("none that NCCL found"))
+    }
+}
+
+fn failed(what: String) -> Error {
+    Error::new(ErrorKind::RequirementNotMet, what)
+}
+
+fn describe<'a>(edges: impl IntoIterator<Item = (&'a (u32, u32), &'a Vec<Transport>)>) -> String {
+    let edge = |((from, to), transports): (&(u32, u32), &Vec<Transport>)| {
+        let words: Vec<String> = transports.iter().map(Transport::describe).collect();
+        format!("{from}->{to} {}", words.join(", "))
+    };
+    edges.into_iter().map(edge).collect::<Vec<_>>().join("; ")
 }
 
 fn gdr(transports: &[Transport]) -> Option<bool> {
@@ -237,19 +313,67 @@ mod tests {
             witness.edges.iter().map(|edge| (edge.from, edge.to, edge.channels, edge.gdr)).collect();
         assert_eq!(edges, [(0, 1, 2, Some(false)), (1, 0, 1, None)]);
         assert_eq!(witness.edges[0].transports, ["NET/IB device 0, GDRDMA", "NET/IB device 1"]);
-        let error = witness.meets(Requirement::Ib, 2).unwrap_err();
+        let error = witness.meets(Requirement::Ib, &one_host(2)).unwrap_err();
         assert_eq!(error.what, "1 of 2 edges are not ib");
         assert_eq!((error.facts[0].value.as_str(), error.exit_status() as i32), ("1->0 P2P (CUMEM)", 1));
-        assert!(witness.meets(Requirement::IbGdr, 2).unwrap_err().what.starts_with("2 of 2"));
+        assert!(witness.meets(Requirement::IbGdr, &one_host(2)).unwrap_err().what.starts_with("2 of 2"));
+    }
+
+    fn one_host(n_ranks: usize) -> Vec<String> {
+        vec!["a".to_owned(); n_ranks]
+    }
+
+    fn meets(line: &str, requirement: Requirement) -> bool {
+        witness(&[line]).meets(requirement, &one_host(2)).is_ok()
     }
 
     #[test]
     fn what_is_not_proven_is_not_met() {
         let silent = Witness::default();
-        assert!(silent.meets(Requirement::P2p, 2).unwrap_err().what.contains("not proven"));
-        assert!(silent.meets(Requirement::P2p, 1).is_ok());
-        assert!(witness(&["0 : 0[0] -> 1[1] via SHM/direct"]).meets(Requirement::Shm, 2).is_ok());
-        assert!(witness(&["0 : 0[0] -> 1[1] [send] via NET/Socket/0"]).meets(Requirement::Socket, 2).is_ok());
-        assert!(witness(&["0 : 0[0] -> 1[1] via teleport"]).meets(Requirement::P2p, 2).is_err());
+        let refusal = silent.meets(Requirement::P2p, &one_host(2)).unwrap_err();
+        assert!(refusal.what.contains("not proven"));
+        assert!(silent.meets(Requirement::P2p, &one_host(1)).is_ok());
+        assert!(!meets("0 : 0[0] -> 1[1] via teleport", Requirement::P2p));
+        assert!(!meets("0 : 0[0] -> 1[1] via teleport", Requirement::NoP2p));
+    }
+
+    #[test]
+    fn each_requirement_on_one_host() {
+        let (shm, p2p) = ("0 : 0[0] -> 1[1] via SHM/direct", "0 : 0[0] -> 1[1] via P2P/CUMEM");
+        let socket = "0 : 0[0] -> 1[1] [send] via NET/Socket/0";
+        let (ib, gdr) =
+            ("0 : 0[0] -> 1[1] [send] via NET/IB/0", "0 : 0[0] -> 1[1] [send] via NET/IB/0/GDRDMA");
+        let met_by = |requirement: Requirement| {
+            [shm, p2p, socket, ib, gdr].map(|line| u8::from(meets(line, requirement)))
+        };
+        assert_eq!(met_by(Requirement::Shm), [1, 0, 0, 0, 0]);
+        assert_eq!(met_by(Requirement::P2p), [0, 1, 0, 0, 0]);
+        assert_eq!(met_by(Requirement::NoP2p), [1, 0, 1, 1, 1]);
+        assert_eq!(met_by(Requirement::Socket), [0, 0, 1, 0, 0]);
+        assert_eq!(met_by(Requirement::SocketOnly), [0, 0, 1, 0, 0]);
+        assert_eq!(met_by(Requirement::Ib), [0, 0, 0, 1, 1]);
+        assert_eq!(met_by(Requirement::IbGdr), [0, 0, 0, 0, 1]);
+        assert_eq!(met_by(Requirement::IbHost), [0, 0, 0, 1, 0]);
+    }
+
+    #[test]
+    fn networks_are_between_hosts_and_p2p_is_within_them() {
+        let hosts = ["a", "a", "b", "b"].map(String::from);
+        let witness = witness(&[
+            "0 : 0[0] -> 1[1] via P2P/CUMEM",
+            "0 : 1[1] -> 2[0] [send] via NET/IB/1/GDRDMA",
+            "0 : 2[0] -> 3[1] via P2P/CUMEM",
+            "0 : 3[1] -> 0[0] [send] via NET/IB/0/GDRDMA",
+        ]);
+        for requirement in [Requirement::IbGdr, Requirement::Ib, Requirement::P2p] {
+            assert!(witness.meets(requirement, &hosts).is_ok(), "{requirement:?}");
+        }
+        let refusal = |requirement| witness.meets(requirement, &hosts).unwrap_err().what;
+        assert_eq!(refusal(Requirement::IbHost), "2 of 2 edges between hosts are not ib+host");
+        assert_eq!(refusal(Requirement::SocketOnly), "4 of 4 edges are not socket-only");
+        assert_eq!(refusal(Requirement::NoP2p), "2 of 2 edges within a host are not no-p2p");
+        let apart = ["a", "b", "c", "d"].map(String::from);
+        let nothing = witness.meets(Requirement::P2p, &apart).unwrap_err();
+        assert_eq!(nothing.what, "nothing is proven to be p2p: there are no edges within a host");
     }
 }
