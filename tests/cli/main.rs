@@ -1,6 +1,7 @@
 //! The tools from outside, on a host without an RDMA device: what they say, how they exit, and whole runs over TCP.
 
 mod affinity;
+mod arms;
 mod attack;
 mod collectives;
 mod compare;

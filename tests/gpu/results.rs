@@ -84,3 +84,20 @@ fn a_transport_that_is_not_what_was_asked_for_fails_and_names_the_edges() {
     let run = Start::new(2, &line).run();
     run.exits(1).says(&["2 of 2 edges are not ib", "0->1 NET/Socket", "1->0 NET/Socket"]);
 }
+
+#[test]
+fn an_arm_that_can_not_be_proven_fails_with_its_reason_and_the_others_are_compared() {
+    if !has_gpu("an_arm_that_can_not_be_proven_fails_with_its_reason_and_the_others_are_compared") {
+        return;
+    }
+    let line = format!(
+        "--shared-gpu {SHORT} --op alltoall -b 1M -e 1M --rounds 2 --arm default --arm rdma --arm tcp --json"
+    );
+    let run = Start::new(2, &line).run();
+    run.exits(1).says(&["2 of 2 edges are not ib", "networks chosen: Socket", "arm: rdma"]);
+    let document = schema::arms(&run.stdout);
+    let of = |arm: usize, field: &str| document["arms"][arm][field].clone();
+    assert_eq!([of(0, "proof"), of(2, "proof")], ["NET/Socket", "NET/Socket"]);
+    assert_eq!(of(1, "failure")["code"], "requirement-not-met");
+    assert_eq!(document["comparison"]["arms"].as_array().map(Vec::len), Some(2));
+}

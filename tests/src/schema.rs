@@ -1,5 +1,5 @@
-//! The schemas of what the tools write: the result document, `schema/result.v1.json`, and the line of an interval,
-//! `schema/interval.v1.json`.
+//! The schemas of what the tools write, `schema/*.json`: the result document, the line of an interval, a comparison, and
+//! what came of arms.
 
 use std::sync::OnceLock;
 
@@ -31,6 +31,15 @@ pub fn interval() -> &'static Value {
 pub fn of_comparison() -> &'static Value {
     static SCHEMA: OnceLock<Value> = OnceLock::new();
     SCHEMA.get_or_init(|| read(include_str!("../../schema/comparison.v1.json")))
+}
+
+/// The schema of arms.
+///
+/// # Panics
+/// Where it isn't JSON.
+pub fn of_arms() -> &'static Value {
+    static SCHEMA: OnceLock<Value> = OnceLock::new();
+    SCHEMA.get_or_init(|| read(include_str!("../../schema/arms.v1.json")))
 }
 
 fn read(text: &str) -> Value {
@@ -78,8 +87,7 @@ pub fn validate(value: &Value) {
 /// # Panics
 /// Where it isn't.
 pub fn parse(text: &str) -> Value {
-    let value =
-        serde_json::from_str(text).unwrap_or_else(|error| panic!("not one JSON value: {error}:\n{text}"));
+    let value = one_value(text);
     validate(&value);
     value
 }
@@ -89,12 +97,34 @@ pub fn parse(text: &str) -> Value {
 /// # Panics
 /// Where it isn't.
 pub fn comparison(text: &str) -> Value {
-    static VALIDATOR: OnceLock<Validator> = OnceLock::new();
-    let value =
-        serde_json::from_str(text).unwrap_or_else(|error| panic!("not one JSON value: {error}:\n{text}"));
-    let errors = errors_by(VALIDATOR.get_or_init(|| validator(of_comparison())), &value);
-    assert!(errors.is_empty(), "no comparison:\n  {}\n{value:#}", errors.join("\n  "));
+    let value = one_value(text);
+    validate_comparison(&value);
     value
+}
+
+/// Parses `text`, which is what came of arms and nothing else, all documents in it valid.
+///
+/// # Panics
+/// Where it isn't.
+pub fn arms(text: &str) -> Value {
+    static VALIDATOR: OnceLock<Validator> = OnceLock::new();
+    let value = one_value(text);
+    let errors = errors_by(VALIDATOR.get_or_init(|| validator(of_arms())), &value);
+    assert!(errors.is_empty(), "no arms:\n  {}\n{value:#}", errors.join("\n  "));
+    let runs = |arm: &Value| arm["runs"].as_array().cloned().unwrap_or_default();
+    value["arms"].as_array().into_iter().flatten().flat_map(runs).for_each(|run| validate(&run));
+    value.get("comparison").iter().for_each(|comparison| validate_comparison(comparison));
+    value
+}
+
+fn one_value(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("not one JSON value: {error}:\n{text}"))
+}
+
+fn validate_comparison(value: &Value) {
+    static VALIDATOR: OnceLock<Validator> = OnceLock::new();
+    let errors = errors_by(VALIDATOR.get_or_init(|| validator(of_comparison())), value);
+    assert!(errors.is_empty(), "no comparison:\n  {}\n{value:#}", errors.join("\n  "));
 }
 
 /// Parses `text`, which is JSON Lines: valid intervals and, last, a valid result document.

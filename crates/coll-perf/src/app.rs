@@ -12,6 +12,7 @@ use linkproof_common::interrupt;
 use linkproof_common::report::JsonTarget;
 
 use crate::args::{Args, way_out};
+use crate::arms;
 use crate::backend::Carrier;
 use crate::backend::nccl::{self, Witness};
 use crate::cores::cores_for;
@@ -28,6 +29,7 @@ pub fn main() -> ExitCode {
     interrupt::install();
     let argv: Vec<OsString> = std::env::args_os().collect();
     let status = match parse_knowing::<Args>(argv.clone(), way_out) {
+        Ok(Parse::Run(parsed)) if !parsed.args.arm.is_empty() => arms::run(&parsed.args, &argv),
         Ok(Parse::Run(parsed)) => run(&parsed.args),
         Ok(Parse::Text(text)) => print_text(&text),
         Err(error) => fail(error, &Output::for_unparsed(&argv)),

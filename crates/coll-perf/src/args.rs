@@ -105,9 +105,9 @@ pub struct Args {
     /// Calls in an iteration, timed together
     #[arg(short = 'm', long, alias = "agg-iters", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = "Timing")]
     pub calls: u32,
-    /// Rounds of each size; the table shows their median, JSON keeps them all
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = "Timing")]
-    pub rounds: u32,
+    /// Rounds of each size; the table shows their median, JSON keeps them all. With --arm: runs of each arm [default: 3; with --arm 6]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = "Timing")]
+    pub rounds: Option<u32>,
     /// 0: ranks don't wait for each other between iterations (pipelined). 3: all meet before each, outside the time (aligned)
     #[arg(short = 'z', long, value_name = "N", default_value_t = 0, help_heading = "Timing")]
     pub blocking: u8,
@@ -152,6 +152,12 @@ pub struct Args {
     #[arg(long, value_name = "HOST:PORT", help_heading = "Ranks")]
     pub rendezvous: Option<String>,
 
+    /// One way of measuring, to be compared with others: give two or more. They run in turn (A B B A …), each is proven to be
+    /// what it is called, and judged against the first. On GPUs: default, rdma, gdr, no-gdr, tcp, tcp-only, p2p, p2p-off. On the
+    /// host: default, shm, tcp. Your own: NAME:VARIABLE=VALUE,…
+    #[arg(long, value_name = "ARM", conflicts_with = "raw_samples", help_heading = "Arms")]
+    pub arm: Vec<String>,
+
     /// Write the result as one JSON document to stdout, or to FILE beside the table
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, help_heading = "Output")]
     pub json: Option<Option<PathBuf>>,
@@ -194,6 +200,9 @@ pub enum Places {
     /// One after the other
     Both,
 }
+
+/// Rounds of each size unless something else is asked for.
+const ROUNDS: u32 = 3;
 
 /// The sizes of a run without -b and -e.
 const MIN_BYTES: u64 = ByteSize::MIB;
@@ -308,7 +317,7 @@ impl Args {
             },
             n_ranks,
             transport: self.transport.unwrap_or(Transport::Shm),
-            rounds: self.rounds,
+            rounds: self.rounds.unwrap_or(ROUNDS),
             iterations: self.iters,
             calls_per_iteration: self.calls,
             warmup_iterations: self.warmup,

@@ -11,6 +11,7 @@
 
 pub mod app;
 pub mod args;
+pub mod arms;
 pub mod backend;
 pub mod collective;
 pub mod cores;

@@ -95,6 +95,8 @@ error_kinds! {
     SourceAddress = "source-address" => Machine,
     /// This process may not have so many open files.
     OpenFiles = "open-files" => Machine,
+    /// A run that this command has started ended without a result.
+    RunLost = "run-lost" => Machine,
     /// A file could not be written.
     Output = "output" => Machine,
     /// The host name has no address.

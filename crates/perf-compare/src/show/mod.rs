@@ -105,9 +105,7 @@ fn primary(pair: &Pair) -> String {
 fn way_out(pair: &Pair) -> Option<String> {
     let judged = &pair.primary.judged;
     match judged.comparison.verdict {
-        Verdict::TooFewRounds => Some(
-            "for a verdict run both in turn (A B B A …), six runs each, and give them as A=a-*.json B=b-*.json".to_owned(),
-        ),
+        Verdict::TooFewRounds => Some("for a verdict run both in turn (A B B A …), six runs each".to_owned()),
         Verdict::NoMeasurableDifference => {
             let wanted = judged.comparison.rounds_wanted(judged.fewest_rounds(), judged.threshold)?;
             let threshold = crate::words::percent(judged.threshold);
