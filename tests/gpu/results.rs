@@ -90,11 +90,14 @@ fn an_arm_that_can_not_be_proven_fails_with_its_reason_and_the_others_are_compar
     if !has_gpu("an_arm_that_can_not_be_proven_fails_with_its_reason_and_the_others_are_compared") {
         return;
     }
-    let line = format!(
-        "--shared-gpu {SHORT} --op alltoall -b 1M -e 1M --rounds 2 --arm default --arm rdma --arm tcp --json"
-    );
-    let run = Start::new(2, &line).run();
-    run.exits(1).says(&["2 of 2 edges are not ib", "networks chosen: Socket", "arm: rdma"]);
+    let line = "--shared-gpu -n 3 -w 1 --op alltoall -b 1M -e 1M --rounds 2 --arm default --arm rdma --arm tcp --json";
+    let run = Start::new(2, line).run();
+    run.exits(1).says(&[
+        "2 of 2 edges are not ib",
+        "networks chosen: Socket",
+        "RoCE devices: none",
+        "arm: rdma",
+    ]);
     let document = schema::arms(&run.stdout);
     let of = |arm: usize, field: &str| document["arms"][arm][field].clone();
     assert_eq!([of(0, "proof"), of(2, "proof")], ["NET/Socket", "NET/Socket"]);

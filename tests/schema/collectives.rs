@@ -1,6 +1,6 @@
 //! Documents of `coll-perf`: one in which nothing is absent, and the spelling of its words.
 
-use coll_perf::backend::nccl::{LogFacts, Requirement, Witness};
+use coll_perf::backend::nccl::{GpuLink, LogFacts, RankGpu, Requirement, Witness};
 use coll_perf::backend::{Carrier, Pacing, Placement};
 use coll_perf::collective::{self, Kind};
 use coll_perf::data::{Checked, WrongElement};
@@ -81,7 +81,18 @@ fn witness() -> Witness {
         "Using network IB",
         "Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0/GDRDMA",
     ];
-    Witness::of([LogFacts::parse(&log.map(line).concat())])
+    let mut witness = Witness::of([LogFacts::parse(&log.map(line).concat())]);
+    witness.edges[0].link = Some(GpuLink::NVLink);
+    witness.gpus = vec![RankGpu {
+        rank: 1,
+        name: "NVIDIA H200".into(),
+        pci_address: "0000:17:00.0".into(),
+        busy_before_percent: Some(100),
+        processes_before: Some(1),
+        nvlinks: Some(18),
+        nvlink_sent_bytes: Some(1 << 30),
+    }];
+    witness
 }
 
 fn round() -> Round {
@@ -159,10 +170,15 @@ fn words_of_collectives_are_spelled_as_the_tool_writes_them() {
         Requirement::Socket,
         Requirement::SocketOnly,
         Requirement::P2p,
+        Requirement::Nvlink,
         Requirement::NoP2p,
         Requirement::Shm,
     ];
     assert_eq!(of("coll_plan/properties/require_transport"), written_as(&required));
+    assert_eq!(
+        of("coll_witness/properties/edges/items/properties/link"),
+        written_as(&[GpuLink::NVLink, GpuLink::PCIe])
+    );
     for collective in collective::ALL {
         assert_eq!(written_as(&[collective.kind]), [collective.name.to_owned()].into());
     }

@@ -153,7 +153,7 @@ pub struct Args {
     pub rendezvous: Option<String>,
 
     /// One way of measuring, to be compared with others: give two or more. They run in turn (A B B A …), each is proven to be
-    /// what it is called, and judged against the first. On GPUs: default, rdma, gdr, no-gdr, tcp, tcp-only, p2p, p2p-off. On the
+    /// what it is called, and judged against the first. On GPUs: default, rdma, gdr, no-gdr, tcp, tcp-only, p2p, nvlink, p2p-off. On the
     /// host: default, shm, tcp. Your own: NAME:VARIABLE=VALUE,…
     #[arg(long, value_name = "ARM", conflicts_with = "raw_samples", help_heading = "Arms")]
     pub arm: Vec<String>,

@@ -9,12 +9,12 @@ use linkproof_common::report::{JsonTarget, timestamp};
 use serde_json::Value;
 
 use crate::args::Args;
-use crate::backend::nccl::Requirement;
+use crate::backend::nccl::{Edge, Requirement};
 use crate::group::Group;
 use crate::group::tcp::TcpGroup;
 use crate::launch::Launch;
 use crate::plan::{Plan, Transport};
-use crate::report::{Document, TOOL};
+use crate::report::{Document, Output, TOOL};
 
 /// Options that a run does not have from the command line: they are about the arms, or an arm may have its own.
 const NOT_PASSED_ON: [&str; 4] = ["--arm", "--rounds", "--require-transport", "--transport"];
@@ -23,18 +23,27 @@ const NOT_PASSED_ON: [&str; 4] = ["--arm", "--rounds", "--require-transport", "-
 pub fn run(args: &Args, argv: &[OsString]) -> ExitStatus {
     let started = timestamp();
     let rounds = args.rounds.unwrap_or(linkproof_arms::ROUNDS);
-    let report = |(arms, ended): (Vec<Tried>, Result<()>)| {
-        Report::of(TOOL, env!("CARGO_PKG_VERSION"), rounds, started.clone(), arms, ended)
-    };
     let launch = args.launch();
-    let leads = launch.as_ref().map_or(true, |launch| launch.as_ref().is_none_or(|launch| launch.rank == 0));
+    let follows = matches!(&launch, Ok(Some(launch)) if launch.rank > 0);
     let came = launch.and_then(|launch| tried(args, argv, launch.as_ref(), rounds));
-    let report = report(came.unwrap_or_else(|error| (Vec::new(), Err(error))));
-    if leads {
-        return show(&report, JsonTarget::from_option(args.json.as_ref()).as_ref(), args.verbose);
+    if follows {
+        return follow(came.and_then(|(_, ended)| ended));
     }
-    // Rank 0 has the story. Whoever did not get so far as to meet it has its own.
-    report.verdict.failures.first().map_or(ExitStatus::Good, Error::exit_status)
+    let (arms, ended) = came.unwrap_or_else(|error| (Vec::new(), Err(error)));
+    let report = Report::of(TOOL, env!("CARGO_PKG_VERSION"), rounds, started, arms, ended);
+    show(&report, JsonTarget::from_option(args.json.as_ref()).as_ref(), args.verbose)
+}
+
+/// That an arm failed is rank 0's to say: a launcher ends all ranks when one of them ends badly, and might end rank 0
+/// before it has said so.
+fn follow(ended: Result<()>) -> ExitStatus {
+    match ended {
+        Ok(()) => ExitStatus::Good,
+        Err(error) => {
+            Output::new(None, false).say_failure(&error);
+            error.exit_status()
+        }
+    }
 }
 
 fn tried(
@@ -82,6 +91,7 @@ fn known(gpu: bool, launched: bool) -> Vec<Arm> {
         arm("tcp", Requirement::Socket, &[net, no_ib]),
         arm("tcp-only", Requirement::SocketOnly, &[net, no_ib, no_p2p, no_shm]),
         arm("p2p", Requirement::P2p, &[]),
+        arm("nvlink", Requirement::Nvlink, &[]),
         arm("p2p-off", Requirement::NoP2p, &[no_p2p]),
     ]
 }
@@ -114,8 +124,7 @@ fn prove(run: &Value) -> Result<String> {
         return Ok("one rank's own memory".to_owned());
     }
     let edges = document.evidence.iter().flat_map(|witness| &witness.edges);
-    let mut words: Vec<String> =
-        edges.flat_map(|edge| &edge.transports).map(|words| without_device(words)).collect();
+    let mut words: Vec<String> = edges.flat_map(carried_by).collect();
     words.sort();
     words.dedup();
     if words.is_empty() {
@@ -127,6 +136,12 @@ fn prove(run: &Value) -> Result<String> {
             .hint("unset NCCL_DEBUG_FILE and NCCL_DEBUG_SUBSYS, so that the log can be read"));
     }
     Ok(words.join(" and "))
+}
+
+/// What carries the bytes of an edge, without what may differ from run to run.
+fn carried_by(edge: &Edge) -> impl Iterator<Item = String> {
+    let over = edge.link.map_or(String::new(), |link| format!(" over {}", link.name()));
+    edge.transports.iter().map(move |words| format!("{}{over}", without_device(words)))
 }
 
 /// `NET/IB, GDRDMA` for `NET/IB device 3, GDRDMA`: which of several adapters is the edges' to tell.

@@ -107,7 +107,7 @@ pub fn largest_buffers(points: &[Point], rank: u32) -> (u64, u64) {
 
 impl Plan {
     /// Every point in the order in which they are measured: sizes rise fastest, and a size is measured out of place
-    /// and then in place.
+    /// and then in place. Of several collectives or types each has the sizes that do not round to nothing.
     ///
     /// # Errors
     /// [`ErrorKind::Usage`] where a size rounds to nothing, or a collective does not take this number of ranks.
@@ -144,11 +144,13 @@ impl Plan {
             let call = Call::of_traffic(Arc::new(Traffic::from_rows(rows)), dtype);
             return Ok(vec![call.map_err(|why| refused(collective, self, dtype, 0, why))?]);
         }
-        let call = |size: &u64| {
-            let call = Call::new(collective, self.n_ranks, dtype, redop, root, *size);
-            call.map_err(|why| refused(collective, self, dtype, *size, why))
-        };
-        self.sizes_bytes.iter().map(call).collect()
+        let call = |size: &u64| Call::new(collective, self.n_ranks, dtype, redop, root, *size);
+        let too_small = |size: &u64| matches!(call(size), Err(CallError::TooSmall { .. }));
+        // Of several collectives or types each begins where it moves something; one that never does is refused.
+        let of_several = self.collectives.len() * self.dtypes.len() > 1;
+        let one_is_left = self.sizes_bytes.iter().any(|size| !too_small(size));
+        let sizes = self.sizes_bytes.iter().filter(|size| !(of_several && one_is_left && too_small(size)));
+        sizes.map(|size| call(size).map_err(|why| refused(collective, self, dtype, *size, why))).collect()
     }
 
     /// Out of place always has a meaning; in place where the collective has, and where the input that a call leaves
@@ -261,6 +263,19 @@ pub(crate) mod tests {
         plan.collectives = vec![Kind::Hypercube];
         plan.n_ranks = 3;
         assert!(plan.points().unwrap_err().what.contains("power of two"));
+    }
+
+    #[test]
+    fn of_several_collectives_each_begins_where_it_moves_something() {
+        let mut plan = plan(&["all_reduce", "alltoall"]);
+        plan.placements = vec![Placement::OutOfPlace];
+        plan.sizes_bytes = vec![8, 32];
+        assert_eq!(
+            described(&plan),
+            ["all_reduce of 8 B, float sum", "all_reduce of 32 B, float sum", "alltoall of 32 B, float"]
+        );
+        plan.sizes_bytes = vec![8];
+        assert!(plan.points().unwrap_err().what.starts_with("alltoall of 8 B over 2 ranks moves nothing"));
     }
 
     #[test]

@@ -99,20 +99,19 @@ impl RoundSummary {
         let ends: Vec<i64> = logs.iter().map(|rank| rank.stop(index)).collect();
         let (last, end) = (position_of_max(&arrivals), position_of_max(&ends));
         let first = arrivals.iter().min().copied().unwrap_or(0);
-        let but_one = arrivals.iter().enumerate().filter(|(rank, _)| *rank != last).map(|(_, at)| *at).max();
         self.slowest_ns.push(logs.iter().map(|rank| rank.duration(index)).fold(0.0, f64::max) / calls);
         self.skew_ns.push((arrivals[last] - first) as f64);
         // Clocks of different machines are compared to within some uncertainty.
         self.transfer_ns.push((ends[end] - arrivals[last]).max(0) as f64 / calls);
         let doubt: u64 = logs.iter().map(|rank| rank.log.uncertainty_ns).max().unwrap_or(0) * 2;
-        if let Some(but_one) = but_one {
+        // Who was last by less than the clocks are known to is not known.
+        let known = |behind: i64| doubt == 0 || behind.cast_unsigned() > doubt;
+        if behind_the_next(&ends, end).is_some_and(known) {
             self.ranks[end].last_to_finish += 1;
-            let behind = arrivals[last] - but_one;
-            // Who was last by less than the clocks are known to is not known.
-            if doubt == 0 || behind.cast_unsigned() > doubt {
-                self.ranks[last].last_to_arrive += 1;
-                self.ranks[last].behind_ns.push(behind as f64);
-            }
+        }
+        if let Some(behind) = behind_the_next(&arrivals, last).filter(|behind| known(*behind)) {
+            self.ranks[last].last_to_arrive += 1;
+            self.ranks[last].behind_ns.push(behind as f64);
         }
     }
 }
@@ -133,6 +132,12 @@ impl RankRound {
         };
         Self { call_ns: call_ns / calls, preemptions: rank.preemptions, ..Self::default() }
     }
+}
+
+/// How far the `last` of `times` is behind the one before it; `None` where there is none.
+fn behind_the_next(times: &[i64], last: usize) -> Option<i64> {
+    let others = times.iter().enumerate().filter(|(rank, _)| *rank != last);
+    others.map(|(_, at)| times[last] - at).min()
 }
 
 /// The first of the largest.
@@ -218,6 +223,9 @@ mod tests {
             let round = RoundSummary::of(&logs, Pacing::Pipelined, 1, None);
             assert_eq!(round.ranks[1].last_to_arrive, last, "30 late, known to twice {uncertainty_ns}");
         }
+        logs[0].log.uncertainty_ns = 1000;
+        let round = RoundSummary::of(&logs, Pacing::Pipelined, 1, None);
+        assert_eq!([0, 1].map(|rank| round.ranks[rank].last_to_finish), [0, 0]);
     }
 
     #[test]

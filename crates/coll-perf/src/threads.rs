@@ -9,6 +9,7 @@ use linkproof_common::error::{Error, ErrorKind, Result};
 use linkproof_common::host::HostFiles;
 use linkproof_common::memory::check_available;
 use linkproof_common::open_files;
+use serde::{Deserialize, Serialize};
 
 use crate::backend::host::shm::{Shm, World};
 use crate::backend::host::tcp::{self, Addresses};
@@ -35,6 +36,14 @@ pub struct Hands {
     pub nccl_log: Option<LogFile>,
 }
 
+/// What a rank tells of a run on GPUs when it is over.
+#[derive(Default, Serialize, Deserialize)]
+struct Account {
+    host: String,
+    log: LogFacts,
+    gpu: Option<nccl::Told>,
+}
+
 /// A rank on a GPU; afterwards what the log says goes to rank 0, which holds it against what was asked for.
 ///
 /// # Errors
@@ -51,15 +60,25 @@ pub(crate) fn run_on_gpu(
     let log = hands.nccl_log.as_ref();
     let mut perform = || {
         let mut backend = Nccl::join(group, alarm.clone(), local_rank, &hands.nccl, limit)?;
-        Rank::new(group, &mut backend, plan, &hands.machine, hands.fault).run(observer)
+        Rank::new(group, &mut backend, plan, &hands.machine, hands.fault).run(observer)?;
+        Ok(backend.told())
     };
-    perform().map_err(|error| with_what_nccl_said(with_the_rank(error, &alarm), log))?;
-    let own = (&hands.machine.name, log.map(LogFile::facts).unwrap_or_default());
+    let told = perform().map_err(|error| with_what_nccl_said(with_the_rank(error, &alarm), log))?;
+    let own = Account {
+        host: hands.machine.name.clone(),
+        log: log.map(LogFile::facts).unwrap_or_default(),
+        gpu: Some(told),
+    };
     let blob = serde_json::to_vec(&own).unwrap_or_default();
     let Some(blobs) = group.gather(&blob)? else { return Ok(()) };
-    let told = |blob: &Vec<u8>| serde_json::from_slice::<(String, LogFacts)>(blob).unwrap_or_default();
-    let (hosts, logs): (Vec<String>, Vec<LogFacts>) = blobs.iter().map(told).unzip();
-    let witness = nccl::Witness::of(logs);
+    let accounts = blobs.iter().map(|blob| serde_json::from_slice::<Account>(blob).unwrap_or_default());
+    let (mut hosts, mut logs, mut gpus) = (Vec::new(), Vec::new(), Vec::new());
+    for account in accounts {
+        hosts.push(account.host);
+        logs.push(account.log);
+        gpus.extend(account.gpu);
+    }
+    let witness = nccl::Witness::of(logs).with_gpus(gpus);
     let met = plan.require_transport.map_or(Ok(()), |it| witness.meets(it, &hosts));
     observer.witnessed(witness);
     met

@@ -8,6 +8,7 @@ use linkproof_common::warning::{SPREAD_WORTH_A_WORD_PERCENT, Warning};
 
 use super::stragglers::tells;
 use super::{Document, RankHost, ResultRow};
+use crate::backend::nccl::RankGpu;
 
 /// A rank that comes last to so many of the iterations is no accident: of two ranks each is last to half of them.
 const MOSTLY_LAST: f64 = 0.75;
@@ -19,10 +20,19 @@ const WORTH_A_WORD_USEC: f64 = 1.0;
 /// Preemptions in a round, on all ranks. A quiet machine has one now and then, when the kernel has work of its own.
 const PREEMPTED_TOO_OFTEN: f64 = 0.5;
 
+/// A GPU that was so busy before the run takes time from it. Taste.
+const BUSY_WORTH_A_WORD_PERCENT: u32 = 5;
+
 pub(super) fn warnings(document: &Document) -> Vec<Warning> {
     // Ranks that share processors are preempted by each other.
     let crowded = crowded(document).or_else(|| contended(document));
-    crowded.into_iter().chain(rounds_differ(&document.results)).chain(straggler(document)).collect()
+    let busy = gpus_in_use(document);
+    crowded
+        .into_iter()
+        .chain(busy)
+        .chain(rounds_differ(&document.results))
+        .chain(straggler(document))
+        .collect()
 }
 
 fn warning(code: &str, seen: String, effect: &str, hint: &str) -> Warning {
@@ -71,6 +81,39 @@ fn contended(document: &Document) -> Option<Warning> {
             "measure when nothing else runs, or on processors of your own (--cores)",
         )
     })
+}
+
+/// Other programs on the ranks' GPUs, before the ranks were.
+fn gpus_in_use(document: &Document) -> Option<Warning> {
+    if document.plan.as_ref().is_some_and(|plan| plan.shared_gpu) {
+        return None;
+    }
+    let gpus = document.evidence.iter().flat_map(|witness| &witness.gpus);
+    // A process that has a context and does nothing takes no time from anybody.
+    let others = |gpu: &&RankGpu| {
+        let busy = gpu.busy_before_percent.unwrap_or(0);
+        busy >= BUSY_WORTH_A_WORD_PERCENT && gpu.processes_before.unwrap_or(0) > 0
+    };
+    let used: Vec<&RankGpu> = gpus.filter(others).collect();
+    let worst = used.iter().max_by_key(|gpu| gpu.busy_before_percent)?;
+    let host = document.hosts.iter().find(|host| host.rank == worst.rank).map_or("", |host| &host.name);
+    let more: Vec<String> =
+        used.iter().filter(|gpu| gpu.rank != worst.rank).map(|gpu| format!("rank {}'s", gpu.rank)).collect();
+    let more = if more.is_empty() { String::new() } else { format!("; so was {}", more.join(", ")) };
+    Some(warning(
+        "gpu-in-use",
+        format!(
+            "rank {}'s GPU ({}, {}, on {host}) was {} % busy before the run began, with other processes on it \
+             ({}){more}",
+            worst.rank,
+            worst.name,
+            worst.pci_address,
+            worst.busy_before_percent.unwrap_or(0),
+            worst.processes_before.unwrap_or(0),
+        ),
+        "the GPU's time is shared out: this rank is late, and all others wait for it",
+        "end what runs there (nvidia-smi names it), or leave that GPU out (CUDA_VISIBLE_DEVICES)",
+    ))
 }
 
 fn rounds_differ(rows: &[ResultRow]) -> Option<Warning> {
@@ -126,4 +169,45 @@ fn straggler(document: &Document) -> Option<Warning> {
         "the others' times are mostly waiting for it",
         "look at what else that rank's processor, memory or adapter does; -v has every rank",
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::nccl::Witness;
+    use crate::plan::tests::plan;
+
+    fn seen(gpus: &[(u32, Option<u32>, u32)], shared_gpu: bool) -> Option<String> {
+        let gpu = |(rank, busy_before_percent, others): &(u32, Option<u32>, u32)| RankGpu {
+            rank: *rank,
+            name: "NVIDIA H200".to_owned(),
+            pci_address: format!("0000:0{rank}:00.0"),
+            busy_before_percent: *busy_before_percent,
+            processes_before: Some(*others),
+            nvlinks: None,
+            nvlink_sent_bytes: None,
+        };
+        let mut document = Document::begin();
+        document.plan = Some(crate::plan::Plan { shared_gpu, ..plan(&["all_reduce"]) });
+        let mut witness = Witness::default();
+        witness.gpus = gpus.iter().map(gpu).collect();
+        document.evidence = vec![witness];
+        gpus_in_use(&document).map(|warning| warning.seen)
+    }
+
+    #[test]
+    fn the_rank_whose_gpu_others_use_is_named() {
+        let seen_of_one = seen(&[(0, Some(0), 0), (1, Some(98), 2)], false);
+        assert_eq!(
+            seen_of_one.as_deref(),
+            Some(
+                "rank 1's GPU (NVIDIA H200, 0000:01:00.0, on ) was 98 % busy before the run began, with other processes on it (2)"
+            )
+        );
+        assert!(seen(&[(0, Some(50), 1), (1, Some(98), 2)], false).unwrap().ends_with("; so was rank 0's"));
+        for quiet in [(0, Some(0), 3), (0, Some(90), 0), (0, None, 1)] {
+            assert_eq!(seen(&[quiet], false), None, "{quiet:?}");
+        }
+        assert_eq!(seen(&[(0, Some(90), 1)], true), None, "ranks that share a GPU keep it busy themselves");
+    }
 }

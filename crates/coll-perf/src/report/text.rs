@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::stragglers::{Tally, iterations, tallies};
 use super::{Document, ResultRow};
+use crate::backend::nccl::Witness;
 use crate::backend::{Pacing, Placement};
 use crate::collective::{AlgBytes, Collective, Kind, Sizing};
 use crate::plan::{Plan, Transport};
@@ -135,6 +136,15 @@ fn formula(collective: &Collective, n_ranks: u32) -> String {
     format!("{size}; algbw = {alg}; {bus}; GB/s = 10^9 B/s")
 }
 
+/// Sizes that were asked for and are smaller than the first of `rows`.
+fn left_out<'a>(document: &Document, rows: impl Iterator<Item = &'a ResultRow>) -> Option<String> {
+    let asked = document.plan.as_ref()?.sizes_bytes.first()?;
+    let first = rows.map(|row| row.size_bytes).min()?;
+    // A size may have been rounded to what is shown.
+    (first >= 2 * asked)
+        .then(|| format!("sizes under {first} B round to nothing among {} ranks", document.hosts.len()))
+}
+
 fn table(document: &Document, kind: Kind, out: &mut String) {
     let collective = Collective::of(kind);
     let rows = || document.results.iter().filter(|row| row.collective == kind);
@@ -147,6 +157,9 @@ fn table(document: &Document, kind: Kind, out: &mut String) {
     let _ = writeln!(out, "#\n# {}, by {}", collective.name, algorithms.join(" and "));
     let n_ranks = document.hosts.len() as u32;
     let _ = writeln!(out, "# {}", formula(collective, n_ranks));
+    if let Some(note) = left_out(document, rows()) {
+        let _ = writeln!(out, "# {note}");
+    }
     out.push_str(&columns());
     for line in lines(rows()) {
         let _ = writeln!(out, "{line}");
@@ -286,13 +299,8 @@ fn edges(document: &Document, out: &mut String) {
     for witness in &document.evidence {
         for edge in witness.edges.iter().take(EDGES_SHOWN) {
             let channels = if edge.channels == 1 { "channel" } else { "channels" };
-            let words = format!(
-                "{}->{}  {}, {} {channels}",
-                edge.from,
-                edge.to,
-                edge.transports.join(" and "),
-                edge.channels
-            );
+            let words =
+                format!("{}->{}  {}, {} {channels}", edge.from, edge.to, edge.describe(), edge.channels);
             line(out, "Edge", &words);
         }
         if let Some(more) = witness.edges.len().checked_sub(EDGES_SHOWN).filter(|more| *more > 0) {
@@ -306,7 +314,22 @@ fn edges(document: &Document, out: &mut String) {
             };
             line(out, "Edge", none);
         }
+        nvlink(witness, out);
     }
+}
+
+/// What the GPUs' own counters say of NVLink, where there is one.
+fn nvlink(witness: &Witness, out: &mut String) {
+    let sent = witness.gpus.iter().filter(|gpu| gpu.nvlinks.unwrap_or(0) > 0);
+    let sent: Vec<String> = sent
+        .filter_map(|gpu| Some(format!("{:.2} GB by rank {}", gpu.nvlink_sent_bytes? as f64 / 1e9, gpu.rank)))
+        .collect();
+    let Some(shown) = sent.get(..sent.len().min(RANKS_SHOWN)).filter(|shown| !shown.is_empty()) else {
+        return;
+    };
+    let more = sent.len() - shown.len();
+    let more = if more > 0 { format!(", {more} more in --json") } else { String::new() };
+    line(out, "NVLink", &format!("sent {}{more}, by the GPUs' own counters", shown.join(", ")));
 }
 
 /// Ranks shown unless all are asked for: those that came last most often.

@@ -8,12 +8,14 @@ mod choose;
 mod context;
 mod kernel;
 mod memory;
+mod monitor;
 mod stream;
 
 pub use choose::{GpuName, choose};
 pub use context::GpuContext;
 pub use kernel::{Kernel, Module};
 pub use memory::{DeviceBuffer, PinnedBuffer};
+pub use monitor::{Monitor, Monitored};
 pub use stream::{Event, Graph, Stream};
 
 use std::ffi::CStr;

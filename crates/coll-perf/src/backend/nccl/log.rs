@@ -146,7 +146,8 @@ impl LogFacts {
         } else if let Some(name) = message.strip_prefix("Using network ") {
             push_new(&mut self.networks, name.trim().to_owned(), MOST_WARNINGS);
         } else if let Some(devices) = message.strip_prefix("NET/IB : Using ") {
-            self.ib_devices = Some(devices.trim().to_owned());
+            // Without any it says the same, and what follows is of the interface that would have set connections up.
+            self.ib_devices = devices.contains("[0]").then(|| devices.trim().to_owned());
         } else if let Some(interfaces) = message.strip_prefix("NET/Socket : Using ") {
             self.socket_interfaces = Some(interfaces.trim().to_owned());
         } else if let Some(gpu) = rank_gpu(message) {
@@ -252,6 +253,8 @@ mod tests {
              Channel without a prefix : 1[0] -> 0[0] via SHM\n",
         );
         assert_eq!(facts.networks, ["Socket"]);
+        let none = LogFacts::parse("h:1:2 [0] NCCL INFO NET/IB : Using [RO]; OOB eth0:192.0.2.2<0>\n");
+        assert_eq!(none.ib_devices, None);
         assert_eq!(facts.socket_interfaces.as_deref(), Some("[0]lo:127.0.0.1<0>"));
         assert_eq!(facts.ib_devices, None);
         assert_eq!(facts.warnings, ["Duplicate GPU detected"]);

@@ -3,6 +3,7 @@
 
 mod comm;
 mod data;
+mod gpus;
 mod library;
 pub mod log;
 mod timed;
@@ -10,7 +11,7 @@ mod witness;
 
 pub use log::{Connection, LogFacts, Transport};
 use witness::prepare_log;
-pub use witness::{Edge, LogFile, Requirement, Witness};
+pub use witness::{Edge, GpuLink, LogFile, Requirement, Witness};
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,6 +30,9 @@ use crate::measure::IterationLog;
 use crate::redop::RedOp;
 use comm::{Buffers, Comm, Handle};
 use data::DataKernels;
+pub use gpus::RankGpu;
+pub(crate) use gpus::Told;
+use gpus::Watch;
 use library::Library;
 
 /// What the options say of it.
@@ -75,6 +79,7 @@ pub struct Nccl {
     ready: Option<Ready>,
     /// What could not be copied; found by the next stretch.
     broken: Option<Error>,
+    watch: Watch,
     kernels: DataKernels,
     comm: Comm,
     stream: Stream,
@@ -109,6 +114,7 @@ struct Reserved<'a> {
 struct Seat {
     host: String,
     gpu: String,
+    pci_address: String,
     described: String,
     library: String,
 }
@@ -128,7 +134,8 @@ impl Nccl {
         let driver = Driver::load()?;
         let library = Library::load(choice.library.as_ref())?;
         let gpu = own_gpu(driver, local_rank, choice.shared_gpu)?;
-        check_seats(group, &gpu, library, choice.shared_gpu)?;
+        let seats = check_seats(group, &gpu, library, choice.shared_gpu)?;
+        let watch = Watch::begin(group.rank(), &gpu, &seats);
         let context = GpuContext::open(driver, gpu.clone())?;
         let comm = Comm::join(library, group, &context, &alarm, limit)
             .map_err(|error| error.fact("rank", group.rank()).fact("gpu", gpu.describe()))?;
@@ -146,11 +153,17 @@ impl Nccl {
             memory: None,
             ready: None,
             broken: None,
+            watch,
             kernels,
             comm,
             stream,
             context,
         })
+    }
+
+    /// What the driver says of this rank's GPU, when the run is over.
+    pub(crate) fn told(&self) -> Told {
+        self.watch.end()
     }
 }
 
@@ -192,9 +205,15 @@ fn own_gpu(driver: &Driver, local_rank: u32, shared: bool) -> Result<Gpu> {
 }
 
 /// One GPU each, and one version of the library everywhere: NCCL would say it later, and in fewer words.
-fn check_seats(group: &mut dyn Group, gpu: &Gpu, library: &Library, shared: bool) -> Result<()> {
+fn check_seats(group: &mut dyn Group, gpu: &Gpu, library: &Library, shared: bool) -> Result<Vec<Seat>> {
     let host = crate::report::RankHost::this_machine().name;
-    let seat = Seat { host, gpu: gpu.uuid.clone(), described: gpu.describe(), library: library.describe() };
+    let seat = Seat {
+        host,
+        gpu: gpu.uuid.clone(),
+        pci_address: gpu.pci_address.clone(),
+        described: gpu.describe(),
+        library: library.describe(),
+    };
     let blobs = group.all_gather(&serde_json::to_vec(&seat).unwrap_or_default())?;
     let seats: Vec<Seat> = blobs.iter().filter_map(|blob| serde_json::from_slice(blob).ok()).collect();
     let version = |seat: &Seat| seat.library.split(" (").next().unwrap_or_default().to_owned();
@@ -213,7 +232,7 @@ fn check_seats(group: &mut dyn Group, gpu: &Gpu, library: &Library, shared: bool
             return Err(Error::new(ErrorKind::Usage, what).hint("have all ranks use one version: --nccl-lib"));
         }
     }
-    Ok(())
+    Ok(seats)
 }
 
 impl Memory {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use linkproof_common::error::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
+use super::gpus::{RankGpu, Told};
 use super::log::{LogFacts, Transport};
 
 /// Has NCCL write its log to a file of this process, unless the user's own settings say otherwise. Before NCCL is loaded
@@ -75,6 +76,36 @@ pub struct Edge {
     /// Whether adapters reach GPU memory directly on all of them; absent where no adapter is involved.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub gdr: Option<bool>,
+    /// What lies between the GPUs where one reaches the other directly; absent where the driver does not say.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub link: Option<GpuLink>,
+}
+
+/// What lies between two GPUs that reach each other directly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum GpuLink {
+    /// NVLink, with switches or without.
+    NVLink,
+    /// PCI Express.
+    PCIe,
+}
+
+impl GpuLink {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NVLink => "NVLink",
+            Self::PCIe => "PCIe",
+        }
+    }
+}
+
+impl Edge {
+    /// What carries the bytes, in words: `P2P (CUMEM) over NVLink`.
+    pub fn describe(&self) -> String {
+        let over = self.link.map_or(String::new(), |link| format!(" over {}", link.name()));
+        format!("{}{over}", self.transports.join(" and "))
+    }
 }
 
 /// What all ranks' logs say together.
@@ -90,6 +121,9 @@ pub struct Witness {
     /// The interfaces that it uses for sockets.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub socket_interfaces: Option<String>,
+    /// Each rank's GPU, by the driver's word.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub gpus: Vec<RankGpu>,
     #[serde(skip)]
     transports: BTreeMap<(u32, u32), Vec<Transport>>,
 }
@@ -112,6 +146,8 @@ pub enum Requirement {
     SocketOnly,
     /// GPUs of a host reach each other directly
     P2p,
+    /// The same, over NVLink
+    Nvlink,
     /// GPUs of a host do not reach each other directly
     NoP2p,
     /// GPUs of a host reach each other through host memory that both map
@@ -157,7 +193,7 @@ impl Requirement {
             (Self::IbGdr, Transport::Net { network, gdr, .. }) => network == "IB" && *gdr,
             (Self::IbHost, Transport::Net { network, gdr, .. }) => network == "IB" && !*gdr,
             (Self::Socket | Self::SocketOnly, Transport::Net { network, .. }) => network == "Socket",
-            (Self::P2p, Transport::P2p { .. }) | (Self::Shm, Transport::Shm) => true,
+            (Self::P2p | Self::Nvlink, Transport::P2p { .. }) | (Self::Shm, Transport::Shm) => true,
             (Self::NoP2p, transport) => !matches!(transport, Transport::P2p { .. } | Transport::Other { .. }),
             _ => false,
         }
@@ -167,7 +203,7 @@ impl Requirement {
         match self {
             Self::Ib | Self::IbGdr | Self::IbHost | Self::Socket => Reach::BetweenHosts,
             Self::SocketOnly => Reach::All,
-            Self::P2p | Self::NoP2p | Self::Shm => Reach::WithinHosts,
+            Self::P2p | Self::Nvlink | Self::NoP2p | Self::Shm => Reach::WithinHosts,
         }
     }
 
@@ -180,6 +216,7 @@ impl Requirement {
             Self::Socket => "socket",
             Self::SocketOnly => "socket-only",
             Self::P2p => "p2p",
+            Self::Nvlink => "nvlink",
             Self::NoP2p => "no-p2p",
             Self::Shm => "shm",
         }
@@ -215,10 +252,33 @@ impl Witness {
                 channels: count,
                 transports: transports.iter().map(Transport::describe).collect(),
                 gdr: gdr(&transports),
+                link: None,
             });
             witness.transports.insert((from, to), transports);
         }
         witness
+    }
+
+    /// The same with what the driver says of each rank's GPU: an edge that is only P2P in the log goes over something.
+    #[must_use]
+    pub(crate) fn with_gpus(mut self, told: Vec<Told>) -> Self {
+        for edge in &mut self.edges {
+            let of_p2p = |transports: &Vec<Transport>| {
+                transports.iter().all(|transport| matches!(transport, Transport::P2p { .. }))
+            };
+            if !self.transports.get(&(edge.from, edge.to)).is_some_and(of_p2p) {
+                continue;
+            }
+            let sender = told.iter().find(|told| told.gpu.rank == edge.from);
+            let reach = sender.and_then(|told| told.reaches.iter().find(|(peer, _)| *peer == edge.to));
+            edge.link = reach.map(|(_, nvlink)| if *nvlink { GpuLink::NVLink } else { GpuLink::PCIe });
+        }
+        self.gpus = told.into_iter().map(|told| told.gpu).collect();
+        self
+    }
+
+    fn link(&self, (from, to): (u32, u32)) -> Option<GpuLink> {
+        self.edges.iter().find(|edge| (edge.from, edge.to) == (from, to))?.link
     }
 
     /// Whether the edges that `requirement` is about are as it says; `hosts` has the host of each rank. What is not proven
@@ -242,15 +302,29 @@ impl Witness {
             self.transports.iter().filter(|(ends, _)| reach.includes(**ends, hosts)).collect();
         if edges.is_empty() {
             let what = format!("nothing is proven to be {name}: there are no {}", reach.describe());
-            return Err(failed(what).fact("edges", describe(self.transports.iter())));
+            return Err(failed(what).fact("edges", self.describe(self.transports.keys().copied())));
         }
-        let differs = |transports: &Vec<Transport>| !transports.iter().all(|it| requirement.is_met_by(it));
-        let wrong: Vec<_> = edges.iter().copied().filter(|(_, transports)| differs(transports)).collect();
+        let over_it =
+            |ends: (u32, u32)| requirement != Requirement::Nvlink || self.link(ends) == Some(GpuLink::NVLink);
+        let is = |(ends, transports): &(&(u32, u32), &Vec<Transport>)| {
+            transports.iter().all(|it| requirement.is_met_by(it)) && over_it(**ends)
+        };
+        let wrong: Vec<_> = edges.iter().copied().filter(|edge| !is(edge)).collect();
         if wrong.is_empty() {
             return Ok(());
         }
         let what = format!("{} of {} {} are not {name}", wrong.len(), edges.len(), reach.describe());
-        Err(self.with_networks(failed(what).fact("edges", describe(wrong))))
+        let wrong = self.describe(wrong.iter().map(|(ends, _)| **ends));
+        Err(self.with_networks(failed(what).fact("edges", wrong)))
+    }
+
+    /// The edges with these ends, in words.
+    fn describe(&self, ends: impl Iterator<Item = (u32, u32)>) -> String {
+        let edge = |(from, to)| {
+            let edge = self.edges.iter().find(|edge| (edge.from, edge.to) == (from, to));
+            format!("{from}->{to} {}", edge.map_or_else(String::new, Edge::describe))
+        };
+        ends.map(edge).collect::<Vec<_>>().join("; ")
     }
 
     /// What NCCL found to choose from.
@@ -265,14 +339,6 @@ impl Witness {
 
 fn failed(what: String) -> Error {
     Error::new(ErrorKind::RequirementNotMet, what)
-}
-
-fn describe<'a>(edges: impl IntoIterator<Item = (&'a (u32, u32), &'a Vec<Transport>)>) -> String {
-    let edge = |((from, to), transports): (&(u32, u32), &Vec<Transport>)| {
-        let words: Vec<String> = transports.iter().map(Transport::describe).collect();
-        format!("{from}->{to} {}", words.join(", "))
-    };
-    edges.into_iter().map(edge).collect::<Vec<_>>().join("; ")
 }
 
 fn gdr(transports: &[Transport]) -> Option<bool> {
@@ -354,6 +420,40 @@ mod tests {
         assert_eq!(met_by(Requirement::Ib), [0, 0, 0, 1, 1]);
         assert_eq!(met_by(Requirement::IbGdr), [0, 0, 0, 0, 1]);
         assert_eq!(met_by(Requirement::IbHost), [0, 0, 0, 1, 0]);
+    }
+
+    fn told(rank: u32, reaches: &[(u32, bool)]) -> Told {
+        let gpu = RankGpu {
+            rank,
+            name: "NVIDIA H200".to_owned(),
+            pci_address: format!("0000:0{rank}:00.0"),
+            busy_before_percent: Some(0),
+            processes_before: Some(0),
+            nvlinks: Some(18),
+            nvlink_sent_bytes: Some(1024),
+        };
+        Told { gpu, reaches: reaches.to_vec() }
+    }
+
+    #[test]
+    fn the_driver_tells_nvlink_from_pcie() {
+        let lines = [
+            "0 : 0[0] -> 1[1] via P2P/CUMEM",
+            "0 : 1[1] -> 0[0] via P2P/CUMEM",
+            "0 : 1[1] -> 2[2] via P2P/IPC",
+            "0 : 2[2] -> 0[0] via SHM/direct",
+        ];
+        let told = vec![told(0, &[(1, true), (2, false)]), told(1, &[(0, true), (2, false)])];
+        let witness = witness(&lines).with_gpus(told);
+        let shown: Vec<String> = witness.edges.iter().map(Edge::describe).collect();
+        assert_eq!(
+            shown,
+            ["P2P (CUMEM) over NVLink", "P2P (CUMEM) over NVLink", "P2P (IPC) over PCIe", "SHM"]
+        );
+        let refusal = witness.meets(Requirement::Nvlink, &one_host(3)).unwrap_err();
+        assert_eq!(refusal.what, "2 of 4 edges are not nvlink");
+        assert_eq!(refusal.facts[0].value, "1->2 P2P (IPC) over PCIe; 2->0 SHM");
+        assert!(!meets("0 : 0[0] -> 1[1] via P2P/CUMEM", Requirement::Nvlink), "the driver has not said so");
     }
 
     #[test]
