@@ -11,15 +11,19 @@ use linkproof_common::conduct::Ends;
 /// another. Then run `write-bw -d DEV HOST` on the other: it is the client and decides everything.
 #[derive(Parser, Clone, Debug)]
 #[command(name = "write-bw", version, after_help = AFTER_HELP, after_long_help = after_long_help(EXAMPLES))]
-pub(crate) struct Args {
+pub struct Args {
+    /// Which device of this end.
     #[command(flatten)]
-    pub(crate) device: DeviceArgs,
+    pub device: DeviceArgs,
+    /// The other end.
     #[command(flatten)]
-    pub(crate) peer: PeerArgs,
+    pub peer: PeerArgs,
+    /// What is measured.
     #[command(flatten)]
-    pub(crate) transfer: TransferArgs,
+    pub transfer: TransferArgs,
+    /// How it is shown.
     #[command(flatten)]
-    pub(crate) output: OutputArgs,
+    pub output: OutputArgs,
 }
 
 /// What `--help` shows, the usual first.
@@ -48,7 +52,7 @@ const EXAMPLES: &[Example] = &[
 
 impl Args {
     /// What the options say of the two ends.
-    pub(crate) fn ends(&self) -> Ends<'_> {
+    pub fn ends(&self) -> Ends<'_> {
         Ends { device: &self.device, peer: &self.peer }
     }
 }

@@ -19,21 +19,25 @@ use crate::latency::{MAX_RAW_SAMPLES, WriteLat};
 /// another. Then run `write-lat -d DEV HOST` on the other: it is the client and decides everything.
 #[derive(Parser, Clone, Debug)]
 #[command(name = "write-lat", version, after_help = AFTER_HELP, after_long_help = after_long_help(EXAMPLES))]
-pub(crate) struct Args {
+pub struct Args {
+    /// Which device of this end.
     #[command(flatten)]
-    pub(crate) device: DeviceArgs,
+    pub device: DeviceArgs,
+    /// The other end.
     #[command(flatten)]
-    pub(crate) peer: PeerArgs,
+    pub peer: PeerArgs,
+    /// What is measured.
     #[command(flatten)]
-    pub(crate) latency: LatencyArgs,
+    pub latency: LatencyArgs,
+    /// How it is shown.
     #[command(flatten)]
-    pub(crate) output: OutputArgs,
+    pub output: OutputArgs,
 }
 
 /// What is measured; only the client takes these, the server learns them from it.
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "The measurement (client only)")]
-pub(crate) struct LatencyArgs {
+pub struct LatencyArgs {
     /// Message sizes in bytes, K, M and G being powers of 1024: one, a list (8,4K,1M), or FROM:TO, doubling
     #[arg(short = 's', long, alias = "sizes", value_name = "SIZES", default_value = "2")]
     pub(crate) size: Sizes,
@@ -66,7 +70,7 @@ pub(crate) struct LatencyArgs {
     pub(crate) validate: bool,
     /// What the bytes lie in.
     #[command(flatten)]
-    pub(crate) memory: MemoryArgs,
+    pub memory: MemoryArgs,
     /// How a long run is followed.
     #[command(flatten)]
     pub(crate) long: LongRunArgs,
@@ -115,7 +119,7 @@ fn inline_bytes(transport: Transport) -> u32 {
 
 impl Args {
     /// What the options say of the two ends.
-    pub(crate) fn ends(&self) -> Ends<'_> {
+    pub fn ends(&self) -> Ends<'_> {
         Ends { device: &self.device, peer: &self.peer }
     }
 }
@@ -125,7 +129,7 @@ impl LatencyArgs {
     ///
     /// # Errors
     /// [`ErrorKind::Usage`] where options contradict each other.
-    pub(crate) fn plan(&self, transport: Transport) -> Result<Plan> {
+    pub fn plan(&self, transport: Transport) -> Result<Plan> {
         self.qp.check(transport)?;
         let (round_length, rounds) = self.long.rounds(self.iters, self.duration, self.rounds)?;
         let plan = Plan {
