@@ -39,7 +39,9 @@ fn the_kernel_says_the_same_of_the_thread_that_measures() {
     let _server = server_in_a(lab, &port, &[]);
     let client = start_client_in_b(lab, &port, &["-D", "30", "--rounds", "1", "--cores", "0"]);
     await_traffic(lab, Vm::B);
-    let script = "cd /proc/$(pidof write-bw); grep -h Cpus_allowed_list status task/*/status";
+    // Traffic can be seen before the client has begun to watch its server.
+    let script = "cd /proc/$(pidof write-bw); for i in $(seq 100); do set -- task/*; [ $# -lt 2 ] || break; sleep 0.1; done; \
+         grep -h Cpus_allowed_list status task/*/status";
     let lists = lab.shell(Vm::B, script);
     let lists: Vec<&str> = lists.lines().filter_map(|line| line.split_whitespace().nth(1)).collect();
     assert_eq!(lists[0], "0", "the thread that measures, of {lists:?}");
