@@ -3,6 +3,7 @@
 mod affinity;
 mod arms;
 mod attack;
+mod check;
 mod collectives;
 mod compare;
 mod corruption;

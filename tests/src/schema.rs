@@ -1,5 +1,5 @@
-//! The schemas of what the tools write, `schema/*.json`: the result document, the line of an interval, a comparison, and
-//! what came of arms.
+//! The schemas of what the tools write, `schema/*.json`: the result document, the line of an interval, a comparison,
+//! what came of arms, and a look at a node.
 
 use std::sync::OnceLock;
 
@@ -40,6 +40,36 @@ pub fn of_comparison() -> &'static Value {
 pub fn of_arms() -> &'static Value {
     static SCHEMA: OnceLock<Value> = OnceLock::new();
     SCHEMA.get_or_init(|| read(include_str!("../../schema/arms.v1.json")))
+}
+
+/// The schema of a look at a node.
+///
+/// # Panics
+/// Where it isn't JSON.
+pub fn of_check() -> &'static Value {
+    static SCHEMA: OnceLock<Value> = OnceLock::new();
+    SCHEMA.get_or_init(|| read(include_str!("../../schema/check.v1.json")))
+}
+
+/// Everything that is wrong with a look at a node.
+pub fn check_errors(value: &Value) -> Vec<String> {
+    static VALIDATOR: OnceLock<Validator> = OnceLock::new();
+    errors_by(VALIDATOR.get_or_init(|| validator(of_check())), value)
+}
+
+/// Parses `text`, which is one valid look at a node and nothing else.
+///
+/// # Panics
+/// Where it isn't.
+pub fn check(text: &str) -> Value {
+    let value = one_value(text);
+    let errors = check_errors(&value);
+    assert!(
+        errors.is_empty(),
+        "the document does not follow the schema:\n  {}\n{value:#}",
+        errors.join("\n  ")
+    );
+    value
 }
 
 fn read(text: &str) -> Value {
