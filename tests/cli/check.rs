@@ -99,3 +99,36 @@ fn a_folder_that_is_none_and_an_unknown_option_are_usage_errors() {
     check("--no-such-option").exits(2);
     check("nonsense").exits(2);
 }
+
+#[test]
+fn a_run_is_judged_by_its_command_line() {
+    let folder = tempfile::tempdir_in(fixture::quick_folder()).expect("a folder");
+    fixture::roce().write_to(folder.path()).expect("a tree");
+    let root = folder.path().display().to_string();
+    let asked = |command: &str| {
+        Tool::new("rdma-check").arg("--for").arg(command).args(&format!("--json --root {root}")).run()
+    };
+    let run = asked("write-bw -d mlx5_0 -s 1M node-b");
+    run.exits(0);
+    assert_eq!(schema::check(&run.stdout)["run"]["pins_bytes"], json!(1 << 20));
+    let run = asked("write-lat -x 9 node-b");
+    run.exits(3);
+    let document = schema::check(&run.stdout);
+    assert_eq!(document["run"]["failures"][0]["code"], json!("gid-index"));
+    assert_eq!(document["findings"][0]["section"], json!("gid-index"));
+    asked("write-bw -s 2Q").exits(2);
+    // TCP needs no device, and softnic brings its own.
+    let bare = |command: &str| Tool::new("rdma-check").arg("--for").arg(command).run();
+    bare("write-bw --transport tcp node-b").exits(0);
+    bare("write-bw --soft-device 127.0.0.1").exits(0);
+}
+
+#[test]
+fn metrics_go_to_a_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("rdma.prom");
+    look(&fixture::infiniband(), &format!("--metrics {}", file.display())).exits(0);
+    let text = std::fs::read_to_string(&file).expect("a file");
+    assert!(text.contains("linkproof_port_active{device=\"mlx5_0\",port=\"1\"} 1"), "{text}");
+    look(&fixture::infiniband(), "--metrics /does/not/exist/x").exits(3);
+}

@@ -67,6 +67,14 @@ fn full() -> Value {
     node.nccl.settings.insert("NCCL_DEBUG".to_owned(), "INFO".to_owned());
     let findings = vec![Finding::new(Code::NodeMissing, "/dev/infiniband/uverbs0 is not there").on("mlx5_0")];
     let mut document = Document::of(node, findings, View::All, true);
+    document.run = Some(rdma_check::run::Run {
+        command: "write-bw".to_owned(),
+        device: Some("mlx5_0".to_owned()),
+        port_num: Some(1),
+        gid_index: Some(3),
+        pins_bytes: Some(65536),
+        failures: vec![Error::new(ErrorKind::Memlock, "x")],
+    });
     document.root = Some("/tmp/tree".to_owned());
     document.verdict.failures.push(Error::new(ErrorKind::Usage, "x").fact("a", 1).hint("y"));
     value(&document)

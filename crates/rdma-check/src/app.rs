@@ -14,7 +14,8 @@ use linkproof_common::report::{JsonTarget, Layout, write_document};
 use crate::args::Args;
 use crate::document::Document;
 use crate::output::{fail, print};
-use crate::show;
+use crate::run::Claim;
+use crate::{metrics, show};
 
 /// Parses the command line, looks, and shows what was found.
 pub fn main() -> ExitCode {
@@ -31,17 +32,29 @@ pub fn main() -> ExitCode {
 fn run(args: &Args) -> ExitStatus {
     let json = JsonTarget::from_option(args.output.json.as_ref());
     match look(args) {
-        Ok(document) => show(&document, json.as_ref()),
+        Ok(document) => {
+            let metrics =
+                args.output.metrics.as_deref().map_or(Ok(()), |path| metrics::write(&document, path));
+            let status = show(&document, json.as_ref());
+            metrics.map_or_else(|error| fail(&error), |()| status)
+        }
         Err(error) => failed(error, json.as_ref()),
     }
 }
 
 fn look(args: &Args) -> Result<Document> {
+    // A command line that is not understood is told before anything is looked at.
+    let claim = args.judgement.run.as_deref().map(Claim::of).transpose()?;
     let files = files(args)?;
-    let (node, findings) = seen(args, &files);
+    let (node, mut findings) = seen(args, &files);
+    let run = claim.as_ref().map(|claim| claim.on(&node));
+    if let (Some(claim), Some(run)) = (&claim, &run) {
+        findings = finding::ranked(claim.findings(run, findings));
+    }
     let view = args.view();
     let findings = findings.into_iter().filter(|finding| view.has(finding)).collect();
     let mut document = Document::of(node, findings, view, args.judgement.strict);
+    document.run = run;
     document.root = args.judgement.root.as_ref().map(|root| root.display().to_string());
     Ok(document)
 }

@@ -51,6 +51,9 @@ pub struct JudgementArgs {
     /// Look twice, this many seconds apart, and warn of trouble that was counted between
     #[arg(long, value_name = "SECONDS", global = true, value_parser = parse_seconds)]
     pub watch: Option<f64>,
+    /// Say whether this run would work here: a command line of write-bw or write-lat, read as the tool would read it
+    #[arg(long = "for", value_name = "COMMAND", global = true)]
+    pub run: Option<String>,
     /// Look at a recorded tree with /sys and /proc in it instead of this machine; libraries are not asked then
     #[arg(long, value_name = "DIR", global = true)]
     pub root: Option<PathBuf>,
@@ -63,6 +66,9 @@ pub struct OutputArgs {
     /// Write everything as one JSON document to stdout, or to FILE beside the text
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, global = true)]
     pub json: Option<Option<PathBuf>>,
+    /// Write what a monitoring system wants to FILE, in Prometheus' text format, whole or not at all
+    #[arg(long, value_name = "FILE", global = true)]
+    pub metrics: Option<PathBuf>,
 }
 
 impl Args {
@@ -88,10 +94,15 @@ const EXAMPLES: &[Example] = &[
     Example { what: "Everything", line: "rdma-check" },
     Example { what: "Which GID, and why", line: "rdma-check gids" },
     Example { what: "Which adapter is near which GPU", line: "rdma-check topo" },
+    Example { what: "Would this run work", line: "rdma-check --for 'write-bw -d mlx5_0 -s 1M -q 8'" },
     Example { what: "Do errors grow", line: "rdma-check counters --watch 10" },
     Example {
         what: "In a job's prologue: no warnings accepted",
         line: "rdma-check --strict --json=check.json",
+    },
+    Example {
+        what: "For node exporter's text collector",
+        line: "rdma-check --metrics /var/lib/node_exporter/rdma.prom",
     },
     Example { what: "A node that somebody has recorded", line: "rdma-check --root ./node-a" },
 ];
@@ -119,7 +130,8 @@ mod tests {
     #[test]
     fn each_example_of_the_help_is_understood() {
         for Example { line, .. } in EXAMPLES {
-            let parsed = parse_knowing::<Args>(line.split_whitespace().map(Into::into), |_| None);
+            let words = crate::run::words(line).unwrap();
+            let parsed = parse_knowing::<Args>(words.iter().map(Into::into), |_| None);
             assert!(matches!(parsed, Ok(Parse::Run(_))), "{line}");
         }
     }

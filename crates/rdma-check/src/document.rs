@@ -7,6 +7,7 @@ use linkproof_common::report::timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::View;
+use crate::run::Run;
 
 /// The name that messages begin with.
 pub const TOOL: &str = "rdma-check";
@@ -34,6 +35,9 @@ pub struct Document {
     /// What was seen; absent where nothing was looked at.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub node: Option<Node>,
+    /// The run that was asked about, and what would come of it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub run: Option<Run>,
     /// What is to be said of it, the worst first.
     pub findings: Vec<Finding>,
     /// Whether the node is fit.
@@ -43,7 +47,7 @@ pub struct Document {
 /// Whether the node is fit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// Nothing stops every run, and with `--strict` nothing is worth a warning.
+    /// Nothing stops every run, or the one that was asked about, and with `--strict` nothing is worth a warning.
     pub ok: bool,
     /// The worst of what was found; absent where nothing was looked at.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -63,6 +67,7 @@ impl Document {
             root: None,
             view,
             node: None,
+            run: None,
             findings: Vec::new(),
             verdict: Verdict { ok: false, worst: None, failures: Vec::new() },
         }

@@ -7,7 +7,9 @@
 mod app;
 pub mod args;
 pub mod document;
+pub mod metrics;
 mod output;
+pub mod run;
 pub mod show;
 mod view;
 

@@ -22,14 +22,16 @@ pub enum View {
 impl View {
     /// Whether `finding` belongs to it.
     pub fn has(self, finding: &Finding) -> bool {
-        // Without a device there is nothing to look at, in every view.
-        matches!(finding.code, Code::NoDevice) || self.topics().contains(&finding.topic)
+        // Without a device there is nothing to look at, and what was asked is answered, in every view.
+        finding.code == Code::NoDevice
+            || finding.topic == Topic::Run
+            || self.topics().contains(&finding.topic)
     }
 
     fn topics(self) -> &'static [Topic] {
-        use Topic::{Counters, Device, Gpu, Limits, Nccl, Network, Pci};
+        use Topic::{Counters, Device, Gpu, Limits, Nccl, Network, Pci, Run};
         match self {
-            Self::All => &[Device, Network, Limits, Pci, Gpu, Nccl, Counters],
+            Self::All => &[Run, Device, Network, Limits, Pci, Gpu, Nccl, Counters],
             Self::Gids => &[Device, Network],
             Self::Topo => &[Pci, Gpu],
             Self::Limits => &[Limits],

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use rdma_sys as sys;
 use serde::{Deserialize, Serialize};
 
 use super::list::DeviceList;
@@ -25,6 +26,20 @@ pub struct DeviceLimits {
     pub max_mr: u32,
     /// The largest memory region, in bytes.
     pub max_mr_bytes: u64,
+}
+
+impl From<&sys::ibv_device_attr> for DeviceLimits {
+    fn from(attr: &sys::ibv_device_attr) -> Self {
+        let count = |value: i32| u32::try_from(value).unwrap_or(0);
+        Self {
+            max_qp: count(attr.max_qp),
+            max_qp_wr: count(attr.max_qp_wr),
+            max_cq: count(attr.max_cq),
+            max_cqe: count(attr.max_cqe),
+            max_mr: count(attr.max_mr),
+            max_mr_bytes: attr.max_mr_size,
+        }
+    }
 }
 
 /// What one device said.
@@ -59,18 +74,10 @@ pub fn survey(library: Library, files: &HostFiles) -> Result<Vec<Surveyed>> {
 }
 
 fn answer(context: &Arc<Context>, files: &HostFiles) -> Result<Answer> {
-    let limits = context.limits()?;
-    let count = |value: i32| u32::try_from(value).unwrap_or(0);
+    let limits = DeviceLimits::from(&context.limits()?);
     let ports = context.ports(files)?.into_iter();
     Ok(Answer {
-        limits: DeviceLimits {
-            max_qp: count(limits.max_qp),
-            max_qp_wr: count(limits.max_qp_wr),
-            max_cq: count(limits.max_cq),
-            max_cqe: count(limits.max_cqe),
-            max_mr: count(limits.max_mr),
-            max_mr_bytes: limits.max_mr_size,
-        },
+        limits,
         software: context.software(files),
         ports: ports.map(|port| (port.clone(), context.gids(&port, files))).collect(),
     })

@@ -63,6 +63,8 @@ pub enum Topic {
     Nccl,
     /// What adapters have counted.
     Counters,
+    /// The run that was asked about.
+    Run,
 }
 
 macro_rules! findings {
@@ -112,6 +114,9 @@ macro_rules! findings {
 }
 
 findings! {
+    /// The run that was asked about would end with an error.
+    RunRefused = "run-would-fail": Run, Unfit, "usage",
+        "the run would end with this error before anything is measured", "";
     /// An adapter is there and its RDMA driver is not.
     AdapterIdle = "adapter-without-rdma": Device, Warning, "no-rdma-device",
         "the adapter carries Ethernet at most: no RDMA device belongs to it",
@@ -304,6 +309,8 @@ findings! {
     CountersTrouble = "counters-trouble": Counters, Note, "counters",
         "since the driver was loaded packets were lost, repeated, damaged or held back on this port",
         "see whether they still grow (rdma-check counters --watch 10), and on which: symbol errors are the cable's, discards and notifications congestion's";
+    /// The run that was asked about finds on this node what it needs.
+    RunPossible = "run-possible": Run, Ok, "usage", "nothing on this node stops it; the other end has its own word", "";
     /// A port can be used.
     PortUsable = "port-usable": Device, Ok, "port-not-active", "a run can use it", "";
     /// Enough memory can be locked.

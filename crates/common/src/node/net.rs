@@ -39,7 +39,7 @@ pub struct Subnet {
 /// A network interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Netdev {
-    /// Its name.
+    /// Its kernel name, as tools show it.
     pub name: String,
     /// Its MTU in bytes.
     #[serde(skip_serializing_if = "Option::is_none", default)]

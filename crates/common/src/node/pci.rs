@@ -17,7 +17,7 @@ pub(super) const ONLY_ROOT_SEES: &str =
 pub struct PciLink {
     /// Transfers on a lane, in 10⁹ a second.
     pub gt_per_sec: f64,
-    /// Lanes.
+    /// How many lanes it has.
     pub width: u32,
 }
 

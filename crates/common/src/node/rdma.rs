@@ -35,7 +35,7 @@ pub enum NodeFile {
 /// An RDMA device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RdmaDevice {
-    /// Its name.
+    /// Its kernel name, as tools show it.
     pub name: String,
     /// Its place on the PCI bus; absent for an emulation.
     #[serde(skip_serializing_if = "Option::is_none", default)]

@@ -46,7 +46,8 @@ fn heading(document: &Document) -> String {
         );
     }
     let root = document.root.as_ref().map_or(String::new(), |root| format!("\n Recorded in  : {root}"));
-    format!("{what}{root}\n Verdict      : {}", verdict(document))
+    let run = document.run.as_ref().map_or(String::new(), |run| format!("\n Run          : {}", run.command));
+    format!("{what}{root}{run}\n Verdict      : {}", verdict(document))
 }
 
 fn verdict(document: &Document) -> String {
