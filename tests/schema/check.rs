@@ -76,7 +76,9 @@ fn full() -> Value {
         failures: vec![Error::new(ErrorKind::Memlock, "x")],
     });
     document.root = Some("/tmp/tree".to_owned());
-    document.verdict.failures.push(Error::new(ErrorKind::Usage, "x").fact("a", 1).hint("y"));
+    let mut failure = Error::new(ErrorKind::Usage, "x").fact("a", 1).hint("y");
+    failure.findings.push("memlock-low".to_owned());
+    document.verdict.failures.push(failure);
     value(&document)
 }
 

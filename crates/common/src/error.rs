@@ -177,6 +177,9 @@ pub struct Error {
     /// One thing to try: a suggestion, not a diagnosis.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub hint: Option<String>,
+    /// Codes of what was found on the failing machine and may explain it, the likeliest first: see [`crate::finding`].
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub findings: Vec<String>,
     /// Whose failure it is.
     #[serde(default)]
     pub origin: Origin,
@@ -188,7 +191,14 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     /// A failure of `kind`; `what` names the object and keeps to facts.
     pub fn new(kind: ErrorKind, what: impl Into<String>) -> Self {
-        Self { kind, what: what.into(), facts: Vec::new(), hint: None, origin: Origin::Local }
+        Self {
+            kind,
+            what: what.into(),
+            facts: Vec::new(),
+            hint: None,
+            findings: Vec::new(),
+            origin: Origin::Local,
+        }
     }
 
     /// Adds a fact.

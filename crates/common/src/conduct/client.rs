@@ -6,6 +6,7 @@ use crate::error::{Error, ErrorKind, ExitStatus, Result};
 use crate::exchange::message::Stretch;
 use crate::exchange::tcp::TcpChannel;
 use crate::exchange::{Channel, Message, interrupted, out_of_order, while_working};
+use crate::finding::explain;
 use crate::host::HostFiles;
 use crate::plan::{Plan, Role};
 use crate::report::{Document, Live, Output, Round};
@@ -19,11 +20,12 @@ pub fn run<T: Tool>(tool: &mut T, ends: Ends, host: &str, plan: Result<Plan>, ou
     let mut document = Document::begin(T::NAME, T::VERSION);
     ends.note_needless(output);
     match plan.and_then(|plan| connect::<T>(ends, host, plan, &mut document)) {
-        Err(error) => document.conclude(Some(error)),
+        Err(error) => document.conclude(Some(explain(error, &HostFiles::this_machine()))),
         Ok((mut channel, local, plan)) => {
             let teller = output.clone();
             channel.when_told_to_wait(move |turn| teller.note(&turn));
-            let measured = measure(tool, &mut channel, &local, plan, &mut document, output);
+            let measured = measure(tool, &mut channel, &local, plan, &mut document, output)
+                .map_err(|error| explain(error, local.files()));
             match tell_peer(&mut channel, measured) {
                 Ok(ending) => deliver(&mut channel, &mut document, ending),
                 Err(error) => document.conclude(Some(error)),

@@ -8,6 +8,8 @@ use crate::exchange::frame::FrameLimit;
 use crate::exchange::message::Stretch;
 use crate::exchange::tcp::{TcpChannel, show_address};
 use crate::exchange::{Channel, Message, interrupted, out_of_order, while_working};
+use crate::finding::explain;
+use crate::host::HostFiles;
 use crate::plan::{Role, Traffic};
 use crate::report::{Conditions, Document, Layout, Output};
 use crate::serve::{Client, Manners, Server};
@@ -89,7 +91,9 @@ fn serve_client<T: Tool>(
 ) -> (ExitStatus, bool) {
     let mut document = Document::begin(T::NAME, T::VERSION);
     let Client { mut channel, from, hosts } = client;
-    let result = converse(tool, ends, server, &mut channel, hosts, &mut document);
+    // Before the client is told: it shows what explains the failure here.
+    let result = converse(tool, ends, server, &mut channel, hosts, &mut document)
+        .map_err(|error| explain(error, &HostFiles::this_machine()));
     match tell_peer(&mut channel, result) {
         Ok(result) => (output.show(&result), true),
         Err(error) => {

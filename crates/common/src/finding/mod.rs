@@ -6,6 +6,7 @@
 
 mod counters;
 mod device;
+mod explain;
 mod gpu;
 mod limits;
 mod nccl;
@@ -14,6 +15,7 @@ mod pci;
 
 pub use counters::growth;
 pub use device::is_usable;
+pub use explain::explain;
 
 use serde::{Deserialize, Serialize};
 

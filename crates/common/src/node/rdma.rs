@@ -329,11 +329,16 @@ fn gids(files: &HostFiles, folder: &str, layer: LinkLayer, subnets: &[net::Subne
         if gid.is_empty() || layer == LinkLayer::InfiniBand && is_bare_prefix(gid.0) {
             continue;
         }
+        // The kernel refuses to say the type of an entry that is not valid.
+        let gid_type = attribute("types");
+        if gid_type.is_none() && layer != LinkLayer::InfiniBand {
+            continue;
+        }
         let netdev = attribute("ndevs");
         entries.push(GidEntry {
             index,
             gid,
-            gid_type: of_words(&attribute("types").unwrap_or_default(), layer),
+            gid_type: of_words(&gid_type.unwrap_or_default(), layer),
             prefix_len: net::prefix_of(subnets, netdev.as_deref(), gid.ip()),
             netdev,
         });
