@@ -1,5 +1,5 @@
-//! The schemas of what the tools write, `schema/*.json`: the result document, the line of an interval, a comparison, and
-//! what came of arms.
+//! The schemas of what the tools write, `schema/*.json`: the result document, the line of an interval, a comparison, what
+//! was imported, and what came of arms.
 
 use std::sync::OnceLock;
 
@@ -31,6 +31,15 @@ pub fn interval() -> &'static Value {
 pub fn of_comparison() -> &'static Value {
     static SCHEMA: OnceLock<Value> = OnceLock::new();
     SCHEMA.get_or_init(|| read(include_str!("../../schema/comparison.v1.json")))
+}
+
+/// The schema of what was imported.
+///
+/// # Panics
+/// Where it isn't JSON.
+pub fn of_recording() -> &'static Value {
+    static SCHEMA: OnceLock<Value> = OnceLock::new();
+    SCHEMA.get_or_init(|| read(include_str!("../../schema/recording.v1.json")))
 }
 
 /// The schema of arms.
@@ -100,6 +109,22 @@ pub fn comparison(text: &str) -> Value {
     let value = one_value(text);
     validate_comparison(&value);
     value
+}
+
+/// Parses `text`, whose lines are valid recordings and nothing else.
+///
+/// # Panics
+/// Where they aren't.
+pub fn recordings(text: &str) -> Vec<Value> {
+    static VALIDATOR: OnceLock<Validator> = OnceLock::new();
+    let validator = VALIDATOR.get_or_init(|| validator(of_recording()));
+    let valid = |line: &str| {
+        let value = one_value(line);
+        let errors = errors_by(validator, &value);
+        assert!(errors.is_empty(), "no recording:\n  {}\n{value:#}", errors.join("\n  "));
+        value
+    };
+    text.lines().map(valid).collect()
 }
 
 /// Parses `text`, which is what came of arms and nothing else, all documents in it valid.

@@ -13,7 +13,7 @@ use crate::arm::{Arm, with_distinct_labels};
 use crate::judge::{Pair, Wishes};
 use crate::output::{fail, fail_with, note, print};
 use crate::show::{Compared, json, markdown, text};
-use crate::{fit, import, training, words};
+use crate::{fit, import, likeness, training, words};
 
 /// Parses the command line, compares, and shows what came of it.
 pub fn main() -> ExitCode {
@@ -83,6 +83,7 @@ fn compare(words: &[String], wishes: &JudgementArgs) -> Result<Compared> {
             .hint("give two files, or two patterns: perf-compare a='a-*.json' b='b-*.json'"));
     }
     let judgement = Wishes { sequence: wishes.order, threshold: wishes.threshold, primary: wishes.primary };
+    likeness::check_names(&arms, &wishes.allow)?;
     Compared::of(with_distinct_labels(arms), judgement, &wishes.allow)
 }
 

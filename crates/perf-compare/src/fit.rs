@@ -34,7 +34,7 @@ impl Model {
             Some(Self { steps: times * (n - 1.0), share: times * (n - 1.0) / n })
         };
         match what.split_whitespace().next() {
-            None | Some("sendrecv") => Some(Self { steps: 1.0, share: 1.0 }),
+            None | Some("sendrecv" | "PingPong") => Some(Self { steps: 1.0, share: 1.0 }),
             Some("all_reduce") => ring(2.0),
             Some("all_gather" | "reduce_scatter" | "alltoall") => ring(1.0),
             Some(_) => None,
@@ -89,7 +89,7 @@ fn seconds(key: &Key, value: f64) -> Option<f64> {
     match key.figure {
         Figure::Bandwidth => Some(size * 8.0 / (value * 1e9)),
         Figure::AlgBandwidth => Some(size / (value * 1e9)),
-        Figure::Typical => Some(value / 1e6),
+        Figure::Typical | Figure::Mean => Some(value / 1e6),
         Figure::P99 => None,
     }
 }

@@ -79,6 +79,8 @@ pub enum Figure {
     AlgBandwidth,
     /// The median half round trip, in microseconds.
     Typical,
+    /// A mean time of a half round trip or a call, in microseconds: all that some tools tell.
+    Mean,
     /// The 99th percentile of half round trips, in microseconds.
     P99,
 }
@@ -90,6 +92,7 @@ impl Figure {
             Self::Bandwidth => "average bandwidth",
             Self::AlgBandwidth => "algbw",
             Self::Typical => "median latency",
+            Self::Mean => "mean time",
             Self::P99 => "99th percentile",
         }
     }
@@ -99,7 +102,7 @@ impl Figure {
         match self {
             Self::Bandwidth => "Gb/s",
             Self::AlgBandwidth => "GB/s",
-            Self::Typical | Self::P99 => "µs",
+            Self::Typical | Self::Mean | Self::P99 => "µs",
         }
     }
 
@@ -107,7 +110,7 @@ impl Figure {
     pub fn goal(self) -> Goal {
         match self {
             Self::Bandwidth | Self::AlgBandwidth => Goal::Higher,
-            Self::Typical | Self::P99 => Goal::Lower,
+            Self::Typical | Self::Mean | Self::P99 => Goal::Lower,
         }
     }
 
@@ -115,7 +118,7 @@ impl Figure {
     pub fn threshold(self) -> f64 {
         match self {
             Self::Bandwidth | Self::AlgBandwidth => BANDWIDTH_THRESHOLD,
-            Self::Typical => LATENCY_THRESHOLD,
+            Self::Typical | Self::Mean => LATENCY_THRESHOLD,
             Self::P99 => TAIL_THRESHOLD,
         }
     }
@@ -164,7 +167,7 @@ impl Recording {
         }
         if let Some(pair) = self.points.windows(2).find(|pair| pair[0].key >= pair[1].key) {
             let at = words::printable(&pair[1].key.describe());
-            return Err(format!("{at} is there twice, or its points are not in order"));
+            return Err(format!("{at} is there twice"));
         }
         for Point { key, rounds } in &self.points {
             let at = words::printable(&key.describe());
@@ -180,7 +183,7 @@ impl Recording {
         Ok(())
     }
 
-    /// Makes every text of it safe to show.
+    /// Makes every text of it safe to show, and puts its points in order.
     #[must_use]
     pub fn printable(mut self) -> Self {
         let text = |text: &String| words::printable(text);
@@ -191,6 +194,7 @@ impl Recording {
         self.faults = self.faults.iter().map(text).collect();
         self.conditions = self.conditions.iter().map(|(name, value)| (text(name), text(value))).collect();
         self.points.iter_mut().for_each(|point| point.key.what = text(&point.key.what));
+        self.points.sort_by(|a, b| a.key.cmp(&b.key));
         self
     }
 }

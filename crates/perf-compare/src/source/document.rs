@@ -173,17 +173,19 @@ fn conditions(document: &Document) -> BTreeMap<String, String> {
     all.insert("tool".to_owned(), document.tool.clone());
     all.insert("version".to_owned(), document.version.clone());
     let edges = document.evidence.iter().flat_map(|evidence| &evidence.edges);
-    let transports: BTreeSet<&str> =
-        edges.flat_map(|edge| &edge.transports).map(|transport| without_numbers(transport)).collect();
+    let transports: BTreeSet<String> =
+        edges.flat_map(|edge| &edge.transports).map(|transport| without_device(transport)).collect();
     if !transports.is_empty() {
         all.insert("evidence.transports".to_owned(), Vec::from_iter(transports).join(", "));
     }
     all
 }
 
-/// `NET/IB/3` and `NET/IB/0` are one transport: the number is the adapter's.
-fn without_numbers(transport: &str) -> &str {
-    transport.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('/')
+/// `NET/IB device 3, GDRDMA` and `NET/IB device 0, GDRDMA` are one transport, `NET/IB, GDRDMA`: the number is the
+/// adapter's, and each rank has another.
+fn without_device(transport: &str) -> String {
+    let Some((network, rest)) = transport.split_once(" device ") else { return transport.to_owned() };
+    rest.split_once(", ").map_or_else(|| network.to_owned(), |(_, more)| format!("{network}, {more}"))
 }
 
 /// The rounds of a link: those of one number and size are one, in one direction or two.
@@ -237,4 +239,16 @@ fn describe(row: &Row) -> String {
         text.push("in place".to_owned());
     }
     text.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transport_is_named_without_its_adapter() {
+        let named =
+            ["NET/Socket device 0", "NET/IB device 12, GDRDMA", "P2P (CUMEM)", "SHM"].map(without_device);
+        assert_eq!(named, ["NET/Socket", "NET/IB, GDRDMA", "P2P (CUMEM)", "SHM"]);
+    }
 }
