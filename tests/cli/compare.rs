@@ -8,7 +8,7 @@ use linkproof_tests::{Finished, Tool, schema};
 use serde_json::{Value, json};
 
 /// A write-bw result whose round of 64 KiB took so that the bandwidth is `gbit`; made in the second `second`.
-fn bandwidth(second: u32, gbit: &[f64]) -> Value {
+pub(crate) fn bandwidth(second: u32, gbit: &[f64]) -> Value {
     let round = |(number, gbit): (usize, &f64)| {
         json!({
             "size_bytes": 65536, "round": number, "direction": "client_to_server", "messages": 10000,
@@ -27,13 +27,13 @@ fn bandwidth(second: u32, gbit: &[f64]) -> Value {
     })
 }
 
-fn write(folder: &Path, name: &str, value: &Value) {
+pub(crate) fn write(folder: &Path, name: &str, value: &Value) {
     schema::validate(value);
     fs::write(folder.join(name), value.to_string()).expect("a file");
 }
 
 /// Runs of two arms made in turn, A B B A …, one a file.
-fn sitting(folder: &Path, a: &[f64], b: &[f64]) {
+pub(crate) fn sitting(folder: &Path, a: &[f64], b: &[f64]) {
     for (index, (a, b)) in a.iter().zip(b).enumerate() {
         let first = 2 * index as u32;
         let (at_a, at_b) = if index % 2 == 0 { (first, first + 1) } else { (first + 1, first) };
@@ -42,12 +42,12 @@ fn sitting(folder: &Path, a: &[f64], b: &[f64]) {
     }
 }
 
-fn compare(folder: &Path, args: &str) -> Finished {
+pub(crate) fn compare(folder: &Path, args: &str) -> Finished {
     let args = args.replace("DIR", &folder.display().to_string());
     Tool::new("perf-compare").args(&args).run()
 }
 
-fn folder() -> tempfile::TempDir {
+pub(crate) fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a folder")
 }
 

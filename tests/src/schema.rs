@@ -127,6 +127,26 @@ pub fn recordings(text: &str) -> Vec<Value> {
     text.lines().map(valid).collect()
 }
 
+/// Parses `text`, which is one valid document of what `perf-compare` does besides comparing arms, and nothing else.
+///
+/// # Panics
+/// Where it isn't.
+pub fn of_perf_compare(text: &str) -> Value {
+    let value = one_value(text);
+    let schema = match value["schema"].as_str().unwrap_or_default() {
+        "linkproof/fit.v1" => include_str!("../../schema/fit.v1.json"),
+        "linkproof/steps.v1" => include_str!("../../schema/steps.v1.json"),
+        "linkproof/value.v1" => include_str!("../../schema/value.v1.json"),
+        "linkproof/fleet.v1" => include_str!("../../schema/fleet.v1.json"),
+        "linkproof/baseline.v1" => include_str!("../../schema/baseline.v1.json"),
+        "linkproof/baseline-check.v1" => include_str!("../../schema/baseline-check.v1.json"),
+        other => panic!("a schema called {other}:\n{text}"),
+    };
+    let errors = errors_by(&validator(&read(schema)), &value);
+    assert!(errors.is_empty(), "no such document:\n  {}\n{value:#}", errors.join("\n  "));
+    value
+}
+
 /// Parses `text`, which is what came of arms and nothing else, all documents in it valid.
 ///
 /// # Panics
