@@ -323,7 +323,7 @@ const METHOD: &str = "Method (docs/measuring.md, \"Comparing two arms\"):
 const EXIT_STATUSES: &str = "Exit status:
   0  compared
   1  the primary figure is worse; undecided, with --require-decision; less than fit's --require;
-     worse than a baseline; or a member of a fleet is
+     worse than a baseline, or a member of a fleet worse than the rest
   2  the command line, a file that can't be read, or results that are not comparable
   3  this machine: the output could not be written";
 
