@@ -37,6 +37,20 @@ pub struct Recording {
     pub faults: Vec<String>,
     /// What was measured, each point with its rounds.
     pub points: Vec<Point>,
+    /// Of collectives, how often each rank was the last to arrive; not kept in files.
+    #[serde(skip)]
+    pub stragglers: Vec<Straggler>,
+}
+
+/// How a rank kept the others waiting.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Straggler {
+    /// The rank.
+    pub rank: u32,
+    /// Calls to which it came last, over all points.
+    pub times_last: u64,
+    /// How far behind the last but one it was then, in microseconds: the largest of the points' medians.
+    pub behind_usec: f64,
 }
 
 /// One figure of one size.
@@ -141,6 +155,7 @@ impl Recording {
             conditions: BTreeMap::new(),
             faults: Vec::new(),
             points: Vec::new(),
+            stragglers: Vec::new(),
         }
     }
 

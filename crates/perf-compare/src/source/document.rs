@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 
 use super::leaves::Leaves;
-use crate::recording::{Figure, Key, Recording};
+use crate::recording::{Figure, Key, Recording, Straggler};
 
 #[derive(Deserialize)]
 struct Document {
@@ -86,6 +86,17 @@ struct Row {
     time_usec: f64,
     #[serde(default)]
     alg_bw_gbyte_per_sec: f64,
+    #[serde(default)]
+    ranks: Vec<Rank>,
+}
+
+#[derive(Deserialize)]
+struct Rank {
+    rank: u32,
+    #[serde(default)]
+    last_to_arrive: u64,
+    #[serde(default)]
+    behind_usec: f64,
 }
 
 #[derive(Deserialize)]
@@ -229,6 +240,19 @@ fn collectives(document: &Document, recording: &mut Recording) {
         points.entry(key).or_default().push(row.alg_bw_gbyte_per_sec * row.time_usec / time);
     }
     recording.set_points(points);
+    recording.stragglers = stragglers(&document.results);
+}
+
+/// Each rank that ever came last, over all rows.
+fn stragglers(rows: &[Row]) -> Vec<Straggler> {
+    let mut ranks: BTreeMap<u32, Straggler> = BTreeMap::new();
+    for found in rows.iter().flat_map(|row| &row.ranks).filter(|rank| rank.last_to_arrive > 0) {
+        let new = Straggler { rank: found.rank, times_last: 0, behind_usec: 0.0 };
+        let rank = ranks.entry(found.rank).or_insert(new);
+        rank.times_last = rank.times_last.saturating_add(found.last_to_arrive);
+        rank.behind_usec = rank.behind_usec.max(found.behind_usec);
+    }
+    ranks.into_values().collect()
 }
 
 fn describe(row: &Row) -> String {
@@ -244,6 +268,20 @@ fn describe(row: &Row) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranks_that_come_last_are_counted_over_all_points() {
+        let row = |ranks: &str| -> Row {
+            serde_json::from_str(&format!("{{\"size_bytes\": 8, \"ranks\": [{ranks}]}}")).unwrap()
+        };
+        let first =
+            row(r#"{"rank": 0, "last_to_arrive": 0}, {"rank": 1, "last_to_arrive": 7, "behind_usec": 2.5}"#);
+        let second =
+            row(r#"{"rank": 0, "last_to_arrive": 3, "behind_usec": 1.0}, {"rank": 1, "last_to_arrive": 4}"#);
+        let found = stragglers(&[first, second]);
+        let of = |straggler: &Straggler| (straggler.rank, straggler.times_last, straggler.behind_usec);
+        assert_eq!(found.iter().map(of).collect::<Vec<_>>(), [(0, 3, 1.0), (1, 11, 2.5)]);
+    }
 
     #[test]
     fn a_transport_is_named_without_its_adapter() {

@@ -23,6 +23,8 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 /// Lines of a chart, and charts of a kind, beyond which the table has to do.
 const MOST_LINES: usize = 40;
 const MOST_CHARTS: usize = 24;
+/// Ranks of an arm that are listed as the last to come.
+const MOST_STRAGGLERS: usize = 5;
 
 /// `text` as text of a page: nothing in it is markup, in an attribute neither.
 pub(super) fn escape(text: &str) -> String {
@@ -51,6 +53,7 @@ pub fn render(compared: &Compared) -> String {
     compared.pairs.iter().for_each(|pair| verdict(&mut page, pair));
     page.push_str(&arms(&compared.arms));
     page.push_str(&conditions(compared));
+    page.push_str(&stragglers(&compared.arms));
     page.push_str(&curves(&compared.arms));
     compared.pairs.iter().for_each(|pair| page.push_str(&of_pair(pair)));
     compared.pairs.iter().for_each(|pair| page.push_str(&rounds(pair)));
@@ -161,6 +164,39 @@ fn evidence(arms: &[Arm]) -> Vec<Vec<String>> {
         .iter()
         .filter_map(of)
         .collect()
+}
+
+/// Which ranks the others of an arm waited for, the worst first.
+fn stragglers(arms: &[Arm]) -> String {
+    let of_arm = |arm: &Arm| {
+        let mut ranks: BTreeMap<u32, (u64, f64)> = BTreeMap::new();
+        for straggler in arm.runs.iter().flat_map(|run| &run.stragglers) {
+            let (times, behind) = ranks.entry(straggler.rank).or_default();
+            *times = times.saturating_add(straggler.times_last);
+            *behind = behind.max(straggler.behind_usec);
+        }
+        // Somebody is last in every call.
+        let calls: u64 = ranks.values().fold(0, |sum, (times, _)| sum.saturating_add(*times));
+        let mut worst: Vec<(u32, (u64, f64))> = ranks.into_iter().collect();
+        worst.sort_by_key(|(_, (times, _))| std::cmp::Reverse(*times));
+        let row = move |(rank, (times, behind)): (u32, (u64, f64))| {
+            let share = percent(times as f64 / calls as f64);
+            vec![
+                arm.label.clone(),
+                rank.to_string(),
+                times.to_string(),
+                share,
+                format!("{} µs", number(behind)),
+            ]
+        };
+        worst.into_iter().take(MOST_STRAGGLERS).map(row).collect::<Vec<_>>()
+    };
+    let rows: Vec<Vec<String>> = arms.iter().flat_map(of_arm).collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let header = owned(["arm", "rank", "calls it came last to", "of all calls", "behind the last but one"]);
+    format!("<section><h2>Ranks that come last</h2>\n{}</section>\n", table("", &header, &rows))
 }
 
 /// A chart for each figure of each operation: all arms, every round.
@@ -289,6 +325,7 @@ mod tests {
     use crate::arm::Sequence;
     use crate::arm::tests::arm;
     use crate::judge::{Primary, Wishes};
+    use crate::recording::Straggler;
 
     fn page(label: &str) -> String {
         let wishes = Wishes { sequence: Sequence::Auto, threshold: None, primary: Primary::Mean };
@@ -316,6 +353,23 @@ mod tests {
         }
         assert!(page.contains("<td class=\"odd\">5.000</td>"));
         assert!(page.contains("b against a: better") && page.contains("<div class=\"verdict better\">"));
+    }
+
+    #[test]
+    fn ranks_that_come_last_are_listed_the_worst_first() {
+        let mut arm = arm("a", &[0, 1], &[&[1.0], &[1.0]]);
+        for (run, times) in arm.runs.iter_mut().zip([30, 45]) {
+            let straggler = |rank, times_last| Straggler { rank, times_last, behind_usec: f64::from(rank) };
+            run.stragglers = vec![straggler(0, 25), straggler(3, times)];
+        }
+        let table = stragglers(&[arm]);
+        let rows: Vec<&str> = table.split("<tr>").skip(2).collect();
+        assert!(
+            rows[0].starts_with("<td>a</td><td>3</td><td>75</td><td>60 %</td><td>3.000 µs</td>"),
+            "{table}"
+        );
+        assert!(rows[1].contains("<td>0</td><td>50</td><td>40 %</td>"));
+        assert_eq!(stragglers(&[]), "");
     }
 
     #[test]
