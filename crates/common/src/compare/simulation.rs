@@ -160,3 +160,33 @@ fn a_regression_is_found_the_better_the_more_runs_the_baseline_has() {
     let (three, six) = (of(3), of(6));
     assert!(three >= 75.0 && six >= 99.0, "{three} {six}");
 }
+
+/// The scatter of real runs: logarithms of 1200 runs of write-bw (64 KiB, TCP over loopback) less their sitting's median, in
+/// thousandths, as 60 quantiles. benches/compare-aa, 2026-11-30, on two cores that had far too much else to do.
+const LOOPBACK: [i16; 60] = [
+    -1121, -884, -772, -697, -629, -573, -536, -492, -449, -405, -367, -339, -317, -291, -266, -239, -221,
+    -190, -161, -146, -132, -114, -96, -78, -64, -52, -39, -27, -15, -5, 6, 15, 25, 34, 44, 58, 73, 92, 104,
+    128, 141, 164, 177, 190, 210, 233, 264, 293, 321, 360, 395, 426, 479, 533, 572, 635, 703, 819, 925, 1053,
+];
+
+#[test]
+fn the_scatter_of_real_runs_is_called_a_difference_no_more_often_than_the_interval_says() {
+    // What is added to a run is scattered as real runs are, instead of normally: see `alarms`, whose own scatter is small
+    // beside it.
+    let measured: Disturbance = |dice, _| {
+        let index = (dice.uniform() * LOOPBACK.len() as f64) as usize;
+        f64::from(LOOPBACK[index.min(LOOPBACK.len() - 1)]) / 1000.0
+    };
+    // Where runs scatter by far more than the threshold, what is left is the chance that the interval misses, in per cent: by
+    // the counts of ranks 2/70, 2/64 and 10/256.
+    for (rounds, nominal) in [(4, 2.86), (6, 3.13), (8, 3.91)] {
+        let share = alarms(&abba(rounds), 0.0, measured);
+        // Two standard deviations of 5 % in 1000 trials are 1.4 %.
+        assert!(share <= nominal + 1.4, "{rounds} rounds: {share} %");
+    }
+    // Three times as much as such runs differ is found, though.
+    let scatter =
+        LOOPBACK.map(|log| (f64::from(log) / 1000.0).powi(2)).iter().sum::<f64>() / LOOPBACK.len() as f64;
+    let found = alarms(&abba(6), 3.0 * scatter.sqrt(), measured);
+    assert!(found >= 80.0, "{found} %");
+}
