@@ -23,6 +23,8 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 /// Lines of a chart, and charts of a kind, beyond which the table has to do.
 const MOST_LINES: usize = 40;
 const MOST_CHARTS: usize = 24;
+/// Rounds that have a column each.
+const MOST_COLUMNS: usize = 12;
 /// Ranks of an arm that are listed as the last to come.
 const MOST_STRAGGLERS: usize = 5;
 
@@ -289,34 +291,40 @@ fn rounds(pair: &Pair) -> String {
         })
         .collect();
     let title = format!("{} of each round", pair.primary.of);
-    let most = pair.rows.iter().flat_map(|row| row.judged.rounds.iter().map(Vec::len)).max().unwrap_or(0);
-    let numbers = (1..=most).map(|round| round.to_string());
-    let header: Vec<String> = owned(["point", "unit", "arm"]).into_iter().chain(numbers).collect();
-    let of_row = |row: &Row| {
-        let line = |arm: usize| {
-            let key: &Key = &row.key;
-            let odd = super::json::odd(&row.judged.comparison, arm);
-            let cell = |(index, value): (usize, &f64)| {
-                if odd.contains(&index) { format!("{ODD}{}", number(*value)) } else { number(*value) }
-            };
-            let values = row.judged.rounds[arm].iter().enumerate().map(cell);
-            [key.describe(), key.figure.unit().to_owned(), labels[arm].clone()]
-                .into_iter()
-                .chain(values)
-                .collect()
-        };
-        [line(0), line(1)]
-    };
-    let rows: Vec<Vec<String>> = pair.rows.iter().flat_map(of_row).collect();
     format!(
         "<section class=\"long\"><h2>Rounds of {} and {}</h2>\n<figure><figcaption>{}</figcaption><div class=\"scroll\">{}</div></figure>\n\
-         <p class=\"faint\">In the order of their runs; underlined ones are unlike the others of their arm.</p>\n{}</section>\n",
+         <p class=\"faint\">In the order of their runs; underlined or starred ones are unlike the others of their arm.</p>\n{}</section>\n",
         escape(&pair.baseline),
         escape(&pair.arm),
         escape(&title),
         chart::rounds(&title, pair.primary.figure.unit(), &series),
-        table("", &header, &rows)
+        table_of_rounds(pair)
     )
+}
+
+/// A column for each round, or, of more than a page is wide, all in one.
+fn table_of_rounds(pair: &Pair) -> String {
+    let most = pair.rows.iter().flat_map(|row| row.judged.rounds.iter().map(Vec::len)).max().unwrap_or(0);
+    let wide = most > MOST_COLUMNS;
+    let columns: Vec<String> =
+        if wide { owned(["rounds"]) } else { (1..=most).map(|round| round.to_string()).collect() };
+    let header: Vec<String> = owned(["point", "unit", "arm"]).into_iter().chain(columns).collect();
+    let labels = [&pair.baseline, &pair.arm];
+    let line = |row: &Row, arm: usize| {
+        let odd = super::json::odd(&row.judged.comparison, arm);
+        let cell = |(index, value): (usize, &f64)| match (odd.contains(&index), wide) {
+            (true, false) => format!("{ODD}{}", number(*value)),
+            (true, true) => format!("{}*", number(*value)),
+            (false, _) => number(*value),
+        };
+        let values: Vec<String> = row.judged.rounds[arm].iter().enumerate().map(cell).collect();
+        let values = if wide { vec![values.join(", ")] } else { values };
+        let key: &Key = &row.key;
+        let begin = [key.describe(), key.figure.unit().to_owned(), labels[arm].clone()];
+        begin.into_iter().chain(values).collect::<Vec<_>>()
+    };
+    let rows: Vec<Vec<String>> = pair.rows.iter().flat_map(|row| [line(row, 0), line(row, 1)]).collect();
+    table(if wide { "words" } else { "" }, &header, &rows)
 }
 
 #[cfg(test)]
@@ -370,6 +378,16 @@ mod tests {
         );
         assert!(rows[1].contains("<td>0</td><td>50</td><td>40 %</td>"));
         assert_eq!(stragglers(&[]), "");
+    }
+
+    #[test]
+    fn many_rounds_share_a_column_and_the_odd_one_has_a_star() {
+        let mut values: Vec<f64> = (0..40).map(|round| 10.0 + f64::from(round % 3) / 100.0).collect();
+        values[7] = 2.5;
+        let wishes = Wishes { sequence: Sequence::Auto, threshold: None, primary: Primary::Mean };
+        let arms = vec![arm("a", &[0], &[&values]), arm("b", &[1], &[&values])];
+        let page = render(&Compared::of(arms, wishes, &[]).unwrap());
+        assert!(page.contains(", 2.500*, ") && page.contains("<th scope=\"col\">rounds</th>"));
     }
 
     #[test]
