@@ -6,6 +6,7 @@ mod attack;
 mod collectives;
 mod compare;
 mod corruption;
+mod failure_cases;
 mod failures;
 mod help;
 mod interrupts;
