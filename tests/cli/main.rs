@@ -7,6 +7,7 @@ mod check;
 mod collectives;
 mod compare;
 mod corruption;
+mod failure_cases;
 mod failures;
 mod fleets;
 mod help;

@@ -19,7 +19,7 @@ fn one_rank_has_no_bus_and_says_so() {
     let run = Start::new(1, &format!("{SHORT} --op all_reduce,alltoall -b 1M -e 16M --json")).run();
     run.exits(0);
     let document = schema::parse(&run.stdout);
-    assert!(results(&document).iter().all(|row| row.get("busbw_gbytes_per_second").is_none()));
+    assert!(results(&document).iter().all(|row| row.get("bus_bw_gbyte_per_sec").is_none()));
     assert!(results(&document).iter().all(|row| row["wrong_elements"] == 0));
     let text = Start::new(1, &format!("{SHORT} -b 1M -e 1M")).run();
     text.exits(0);

@@ -381,3 +381,20 @@ fn rounds(document: &Document, out: &mut String) {
         );
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn above_each_table_stands_what_size_and_bandwidths_mean() {
+        let of = |kind, n_ranks| formula(Collective::of(kind), n_ranks);
+        assert_eq!(
+            of(Kind::AllReduce, 4),
+            "size = the buffer of each rank; algbw = size / time; busbw = algbw x 2(n-1)/n = algbw x 1.5 for n = 4; \
+             GB/s = 10^9 B/s"
+        );
+        assert!(of(Kind::Alltoall, 8).contains("busbw = algbw x (n-1)/n = algbw x 0.875 for n = 8"));
+        assert!(of(Kind::AllReduce, 1).contains("; no busbw: one rank has no bus;"));
+    }
+}

@@ -216,6 +216,11 @@ fn check_seats(group: &mut dyn Group, gpu: &Gpu, library: &Library, shared: bool
     };
     let blobs = group.all_gather(&serde_json::to_vec(&seat).unwrap_or_default())?;
     let seats: Vec<Seat> = blobs.iter().filter_map(|blob| serde_json::from_slice(blob).ok()).collect();
+    check_all(&seats, shared)?;
+    Ok(seats)
+}
+
+fn check_all(seats: &[Seat], shared: bool) -> Result<()> {
     let version = |seat: &Seat| seat.library.split(" (").next().unwrap_or_default().to_owned();
     for (rank, seat) in seats.iter().enumerate() {
         if let Some(first) =
@@ -232,7 +237,7 @@ fn check_seats(group: &mut dyn Group, gpu: &Gpu, library: &Library, shared: bool
             return Err(Error::new(ErrorKind::Usage, what).hint("have all ranks use one version: --nccl-lib"));
         }
     }
-    Ok(seats)
+    Ok(())
 }
 
 impl Memory {
@@ -353,5 +358,39 @@ impl Nccl {
             Side::Send => memory.send.address() + offset,
             Side::Recv => memory.recv.address() + ready.recv_begin() + offset,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seat(host: &str, gpu: &str, library: &str) -> Seat {
+        Seat {
+            host: host.to_owned(),
+            gpu: format!("GPU-{gpu}"),
+            pci_address: "0000:17:00.0".to_owned(),
+            described: format!("GPU {gpu}"),
+            library: library.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_gpu_that_two_ranks_have_and_libraries_that_differ_are_named_with_their_ranks() {
+        const LIBRARY: &str = "NCCL 2.28.9 (/usr/lib/libnccl.so.2)";
+        let refusal = |seats: &[Seat]| check_all(seats, false).unwrap_err();
+        let good = [seat("a", "0", LIBRARY), seat("a", "1", LIBRARY), seat("b", "0", LIBRARY)];
+        assert_eq!(check_all(&good, false), Ok(()), "two machines may call their GPUs the same");
+        let twice = [seat("a", "0", LIBRARY), seat("b", "0", LIBRARY), seat("a", "0", LIBRARY)];
+        assert_eq!(refusal(&twice).what, "ranks 0 and 2 are on one GPU: GPU 0 of a");
+        assert_eq!((refusal(&twice).kind, check_all(&twice, true)), (ErrorKind::Usage, Ok(())));
+        let other = seat("b", "0", "NCCL 2.27.3 (/opt/sdk/lib/libnccl.so.2)");
+        let differs = refusal(&[seat("a", "0", LIBRARY), other]);
+        assert_eq!(
+            differs.what,
+            "rank 1 has NCCL 2.27.3 (/opt/sdk/lib/libnccl.so.2), and rank 0 NCCL 2.28.9 (/usr/lib/libnccl.so.2)"
+        );
+        let elsewhere = seat("b", "0", "NCCL 2.28.9 (/opt/sdk/lib/libnccl.so.2)");
+        assert_eq!(check_all(&[seat("a", "0", LIBRARY), elsewhere], false), Ok(()), "one version will do");
     }
 }

@@ -422,6 +422,15 @@ mod tests {
         assert_eq!(met_by(Requirement::IbHost), [0, 0, 0, 1, 0]);
     }
 
+    #[test]
+    fn a_plugins_network_is_neither_ib_nor_socket_and_is_named() {
+        let witness = witness(&["0 : 0[0] -> 1[1] [send] via NET/AWS Libfabric/1/GDRDMA(PCI)"]);
+        for requirement in [Requirement::Socket, Requirement::Ib] {
+            let refusal = witness.meets(requirement, &one_host(2)).unwrap_err();
+            assert_eq!(refusal.facts[0].value, "0->1 NET/AWS Libfabric device 1, GDRDMA");
+        }
+    }
+
     fn told(rank: u32, reaches: &[(u32, bool)]) -> Told {
         let gpu = RankGpu {
             rank,
