@@ -121,8 +121,8 @@ pub struct Args {
     #[arg(short = 'T', long, value_name = "SECONDS", default_value = "60", value_parser = parse_seconds, help_heading = "Timing")]
     pub timeout: f64,
 
-    /// Ranks on this machine, each a thread [default: one a processor, at least 2]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = "Ranks")]
+    /// Ranks on this machine, each a thread [default: one a GPU; without GPUs one a processor, at least 2]
+    #[arg(short = 'g', long, alias = "ngpus", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = "Ranks")]
     pub ranks: Option<u32>,
     /// Cores for the ranks, one each, in this order (2-5,8); or any: nothing is bound [default: a core each, where there are enough]
     #[arg(long, value_name = "LIST", value_parser = Bind::parse, help_heading = "Ranks")]
@@ -139,6 +139,12 @@ pub struct Args {
     /// Fail unless every edge between GPUs is proven to go over this
     #[arg(long, value_name = "NAME", value_enum, help_heading = "Ranks")]
     pub require_transport: Option<Requirement>,
+    /// On GPUs: record the iterations of a round as a CUDA graph and launch that N times; the time is of one launch. 0: no graph
+    #[arg(short = 'G', long, alias = "cuda-graph", value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000), help_heading = "Timing")]
+    pub cudagraph: u32,
+    /// On GPUs: 1: buffers that NCCL allocates and that are registered with it. 0: plain device memory, as most programs have
+    #[arg(short = 'R', long, value_name = "N", default_value_t = 0, help_heading = "The measurement")]
+    pub local_register: u8,
     /// For tests: let several ranks share a GPU. No figure of such a run means anything
     #[arg(long, help_heading = "Ranks")]
     pub shared_gpu: bool,
@@ -222,7 +228,7 @@ impl Args {
             rank: self.rank,
             world_size: self.world_size,
             rendezvous: self.rendezvous.clone(),
-            threads: self.ranks.is_some(),
+            threads: self.ranks.is_some_and(|ranks| ranks > 1),
         })
     }
 
@@ -261,10 +267,16 @@ impl Args {
             )
             .hint("--backend nccl"));
         }
+        let registered = self.registered()?;
+        if !gpu && (self.cudagraph > 0 || registered) {
+            return Err(usage("-G and -R are for GPUs, and the host backend is used").hint("--backend nccl"));
+        }
         let with_gpu = |plan: Plan| Plan {
             transport: if gpu { Transport::Gpu } else { plan.transport },
             require_transport: self.require_transport,
             shared_gpu: self.shared_gpu,
+            graph_launches: self.cudagraph,
+            registered,
             ..plan
         };
         let Some(launch) = launch else {
@@ -326,6 +338,8 @@ impl Args {
             timeout_seconds: self.timeout,
             require_transport: None,
             shared_gpu: false,
+            graph_launches: 0,
+            registered: false,
             matrix_bytes: matrix.map(|traffic| traffic.rows()),
         };
         let points = plan.points()?;
@@ -362,6 +376,19 @@ impl Args {
             2 => Err(usage("-z 2 makes calls wait for their end, which those of the host backend do anyway")
                 .hint("-z 0")),
             other => Err(usage(format!("-z {other} means nothing")).hint("-z 0 is pipelined, -z 3 aligned")),
+        }
+    }
+
+    fn registered(&self) -> Result<bool> {
+        match self.local_register {
+            0 => Ok(false),
+            1 => Ok(true),
+            2 => Err(usage("-R 2 asks for symmetric windows, which coll-perf does not register yet")
+                .hint("-R 1 registers the buffers with NCCL's other call, ncclCommRegister")),
+            other => {
+                Err(usage(format!("-R {other} means nothing"))
+                    .hint("-R 1 registers the buffers, -R 0 does not"))
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use linkproof_common::error::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
-use super::gpus::{RankGpu, Told};
+use super::gpus::{HostPort, RankGpu, Told};
 use super::log::{LogFacts, Transport};
 
 /// Has NCCL write its log to a file of this process, unless the user's own settings say otherwise. Before NCCL is loaded
@@ -124,6 +124,9 @@ pub struct Witness {
     /// Each rank's GPU, by the driver's word.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub gpus: Vec<RankGpu>,
+    /// What the ports of the machines have carried meanwhile, by their own counters.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub ports: Vec<HostPort>,
     #[serde(skip)]
     transports: BTreeMap<(u32, u32), Vec<Transport>>,
 }
@@ -273,7 +276,10 @@ impl Witness {
             let reach = sender.and_then(|told| told.reaches.iter().find(|(peer, _)| *peer == edge.to));
             edge.link = reach.map(|(_, nvlink)| if *nvlink { GpuLink::NVLink } else { GpuLink::PCIe });
         }
-        self.gpus = told.into_iter().map(|told| told.gpu).collect();
+        for Told { gpu, ports, .. } in told {
+            self.gpus.push(gpu);
+            self.ports.extend(ports);
+        }
         self
     }
 
@@ -432,7 +438,7 @@ mod tests {
             nvlinks: Some(18),
             nvlink_sent_bytes: Some(1024),
         };
-        Told { gpu, reaches: reaches.to_vec() }
+        Told { gpu, reaches: reaches.to_vec(), ports: Vec::new() }
     }
 
     #[test]
