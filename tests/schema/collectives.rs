@@ -83,6 +83,7 @@ fn witness() -> Witness {
         "NET/Socket : Using [0]eth0:10.0.0.1<0>",
         "Using network IB",
         "Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0/GDRDMA",
+        "NVLS comm 0x7f2e headRank 0 nHeads 2 nvlsRanks 2 buffSize 4194304",
     ];
     let mut witness = Witness::of([LogFacts::parse(&log.map(line).concat())]);
     witness.edges[0].link = Some(GpuLink::NVLink);

@@ -82,6 +82,8 @@ fn known(gpu: bool, launched: bool) -> Vec<Arm> {
     };
     let (net, no_ib) = (("NCCL_NET", "Socket"), ("NCCL_IB_DISABLE", "1"));
     let (no_p2p, no_shm) = (("NCCL_P2P_DISABLE", "1"), ("NCCL_SHM_DISABLE", "1"));
+    // Reductions in NVLink's switches are no P2P to NCCL, and would go on without it.
+    let no_nvls = ("NCCL_NVLS_ENABLE", "0");
     let no_gdr = [("NCCL_NET_GDR_LEVEL", "LOC"), ("NCCL_NET_GDR_READ", "0")];
     vec![
         default,
@@ -89,10 +91,10 @@ fn known(gpu: bool, launched: bool) -> Vec<Arm> {
         arm("gdr", Requirement::IbGdr, &[]),
         arm("no-gdr", Requirement::IbHost, &no_gdr),
         arm("tcp", Requirement::Socket, &[net, no_ib]),
-        arm("tcp-only", Requirement::SocketOnly, &[net, no_ib, no_p2p, no_shm]),
+        arm("tcp-only", Requirement::SocketOnly, &[net, no_ib, no_p2p, no_shm, no_nvls]),
         arm("p2p", Requirement::P2p, &[]),
         arm("nvlink", Requirement::Nvlink, &[]),
-        arm("p2p-off", Requirement::NoP2p, &[no_p2p]),
+        arm("p2p-off", Requirement::NoP2p, &[no_p2p, no_nvls]),
     ]
 }
 

@@ -321,6 +321,9 @@ fn edges(document: &Document, out: &mut String) {
             };
             line(out, "Edge", none);
         }
+        for words in &witness.reducers {
+            line(out, "Switch", &format!("reduces on the way: {words}"));
+        }
         nvlink(witness, out);
         ports(witness, out);
     }
