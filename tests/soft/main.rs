@@ -1,5 +1,6 @@
 //! The tools over the software device: whole RDMA runs on any machine.
 
+mod arms;
 mod calls;
 mod kills;
 mod limits;

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 
 use linkproof_arms::{Alone, Arm, Line, Lockstep, Report, Terminal, Tool, Tried, show};
-use linkproof_common::error::{Error, ErrorKind, ExitStatus, Result, show_io_error};
+use linkproof_common::error::{Error, ErrorKind, ExitStatus, Result};
 use linkproof_common::report::{JsonTarget, timestamp};
 use serde_json::Value;
 
@@ -56,10 +56,7 @@ fn tried(
     let known = known(plan.transport == Transport::Gpu, launch.is_some());
     let arms: Vec<Arm> =
         linkproof_arms::parse(&args.arm, &known)?.into_iter().map(|arm| with_options_of(args, arm)).collect();
-    let program = std::env::current_exe().map_err(|error| {
-        let what = format!("cannot find this program to start it again: {}", show_io_error(&error));
-        Error::new(ErrorKind::RunLost, what)
-    })?;
+    let program = linkproof_arms::this_program()?;
     let tool = Tool { program: &program, line: Line::without(argv, &NOT_PASSED_ON), prove };
     let mut together = launch.map(|launch| Together::meet(launch, &plan, &arms)).transpose()?;
     let step: &mut dyn Lockstep = match &mut together {
