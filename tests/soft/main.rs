@@ -2,6 +2,7 @@
 
 mod arms;
 mod calls;
+mod faults;
 mod kills;
 mod limits;
 mod model;

@@ -82,6 +82,27 @@ fn a_log_becomes_facts() {
     assert_eq!(ends, [(1, 0, 0), (0, 1, 1)]);
 }
 
+/// Recorded: two ranks that share a GPU, over sockets, rank 0's; lines about the machine's topology files and threads are
+/// left out.
+#[test]
+fn a_recorded_log_of_2_28_3() {
+    let facts = LogFacts::parse(include_str!("logs/2.28.3-socket-rank-0.log"));
+    let told: Vec<_> =
+        facts.connections.iter().map(|it| (it.from, it.to, it.channel, it.words.as_str())).collect();
+    let (ring, group) = ("NET/Socket/0", "NET/Socket/0/Shared");
+    assert_eq!(
+        told,
+        [(1, 0, 0, ring), (1, 0, 1, ring), (0, 1, 0, ring), (0, 1, 1, ring)]
+            .into_iter()
+            .chain([(1, 0, 0, group), (1, 0, 1, group), (0, 1, 0, group), (0, 1, 1, group)])
+            .collect::<Vec<_>>()
+    );
+    assert_eq!((facts.networks.as_slice(), facts.ib_devices), (&["Socket".to_owned()][..], None));
+    assert_eq!(facts.socket_interfaces.as_deref(), Some("[0]lo:127.0.0.1<0>"));
+    assert_eq!(facts.gpus, [RankGpu { rank: 0, cuda_device: 0, bus_id: "60".to_owned() }]);
+    assert!(facts.warnings.is_empty() && facts.reducers.is_empty());
+}
+
 #[test]
 fn adapters_are_named_where_there_are_any() {
     let of = |words: &str| LogFacts::parse(&info(words)).ib_devices;
