@@ -8,6 +8,7 @@ pub use nccl_tests::way_out;
 use std::path::PathBuf;
 
 use clap::Parser;
+use linkproof_common::args::help::{AFTER_HELP, Example, long_help};
 use linkproof_common::args::parse_seconds;
 use linkproof_common::cuda::Driver;
 use linkproof_common::error::{Error, ErrorKind, Result};
@@ -30,7 +31,7 @@ use lists::{Collectives, DataTypes, RedOps, Roots};
 /// `coll-perf --op alltoall -b 1M -e 256M` measures alltoall between the processors of this machine, one rank each, and
 /// needs nothing else. Sizes, counts and bandwidths are nccl-tests'.
 #[derive(Parser, Clone, Debug)]
-#[command(name = "coll-perf", version, after_help = EXIT_STATUSES)]
+#[command(name = "coll-perf", version, after_help = AFTER_HELP, after_long_help = long_help(EXAMPLES, MORE))]
 pub struct Args {
     /// Collectives: one, a list, or all. Spellings like all-to-all and allreduce are taken
     #[arg(
@@ -179,13 +180,55 @@ pub struct Args {
     pub inject_fault: Option<Fault>,
 }
 
-const EXIT_STATUSES: &str = "Exit status:
+/// What `--help` shows, the usual first.
+const EXAMPLES: &[Example] = &[
+    Example {
+        what: "This machine's GPUs with NCCL, or its processors, a rank each",
+        line: "coll-perf --op alltoall -b 1M -e 256M",
+    },
+    Example {
+        what: "Every collective of eight ranks, small sizes as well",
+        line: "coll-perf --op all -b 8 -e 256M -f 4 --ranks 8",
+    },
+    Example {
+        what: "GPUs of several hosts, by a launcher: fails unless hosts reach each other's GPUs over RDMA",
+        line: "mpirun -np 16 coll-perf --op all_reduce -b 8 -e 1G --require-transport ib+gdr --json=run.json",
+    },
+    Example {
+        what: "The same without a launcher, on each host",
+        line: "coll-perf --rank 0 --world-size 2 --rendezvous node1:18516 -b 1M -e 1G",
+    },
+    Example {
+        what: "What RDMA, and GPUDirect besides, are worth against TCP: in turn, proven, judged",
+        line: "coll-perf -b 1M -e 256M --arm tcp --arm no-gdr --arm gdr",
+    },
+    Example {
+        what: "As a step of training launches them, in buffers that NCCL knows",
+        line: "coll-perf -b 64K -e 64M -G 10 -R 1",
+    },
+    Example { what: "Who holds the others up", line: "coll-perf -b 1M -e 1M -n 1000 --aligned -v" },
+];
+
+/// What follows the examples.
+const MORE: &[&str] = &[
+    "Environment:
+  LINKPROOF_NCCL     library to load in place of libnccl.so.2, as --nccl-lib
+  LINKPROOF_CUDA     library to load in place of libcuda.so.1
+  LINKPROOF_NVML     library to load in place of libnvidia-ml.so.1
+  NCCL_*             NCCL's own; NCCL_DEBUG_FILE and NCCL_DEBUG_SUBSYS keep its log from being read
+  MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE, LOCAL_RANK, and Open MPI's, PMI's and Slurm's: who is which rank",
+    "Exit status:
   0  measured, and good
-  1  measured, but a result was wrong
+  1  measured, but a result was wrong, or an edge was not over what was required
   2  the command line
-  3  this machine: memory, limit, library
+  3  this machine: memory, limit, library, GPU
   4  another rank, or the path to it
-  130  interrupted; what was measured until then is printed and marked";
+  130  interrupted; what was measured until then is printed and marked",
+    "More:
+  docs/collectives.md      sizes, formulas, algorithms, clocks, NCCL's evidence, arms
+  docs/compatibility.md    nccl-tests' options, one by one
+  docs/troubleshooting.md  each message: cause, and what to do",
+];
 
 /// What performs the collectives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
