@@ -20,6 +20,9 @@ impl Nccl {
         stretch: &Stretch,
         log: &mut IterationLog,
     ) -> Result<()> {
+        if self.choice.graph_launches > 0 {
+            self.connect(ready)?;
+        }
         self.marked(ready, stretch, log)?;
         if stretch.pacing == Pacing::Pipelined && stretch.delay.is_none() {
             log.batch_ns = Some(self.batch(ready, stretch)?);
@@ -97,6 +100,14 @@ impl Nccl {
         stop.record(&self.stream)?;
         self.wait()?;
         Ok(stop.ns_since(&start)? / u64::from(launches))
+    }
+
+    /// The first call of a kind makes connections, and some of what that takes can't be recorded: ranks of one process let
+    /// their GPUs reach each other.
+    fn connect(&self, ready: &Reserved<'_>) -> Result<()> {
+        self.come_together(ready)?;
+        self.enqueue(ready, 1)?;
+        self.wait()
     }
 
     /// Iterations as a graph, brought to the GPU; `None` where no graph is asked for.
