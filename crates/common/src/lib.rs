@@ -50,6 +50,7 @@ pub mod samples;
 pub mod serve;
 pub mod session;
 pub mod stats;
+pub mod traffic;
 pub mod units;
 pub mod validate;
 pub mod warning;

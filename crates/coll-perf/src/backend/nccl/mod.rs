@@ -6,6 +6,7 @@ mod data;
 mod gpus;
 mod library;
 pub mod log;
+mod memory;
 mod timed;
 mod witness;
 
@@ -17,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use linkproof_common::cuda::{DeviceBuffer, Driver, Gpu, GpuContext, Stream};
+use linkproof_common::cuda::{Driver, Gpu, GpuContext, Stream};
 use linkproof_common::error::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
@@ -30,10 +31,11 @@ use crate::measure::IterationLog;
 use crate::redop::RedOp;
 use comm::{Buffers, Comm, Handle};
 use data::DataKernels;
-pub use gpus::RankGpu;
 pub(crate) use gpus::Told;
 use gpus::Watch;
+pub use gpus::{HostPort, RankGpu};
 use library::Library;
+use memory::Memory;
 
 /// What the options say of it.
 #[derive(Clone, Debug, Default)]
@@ -42,6 +44,10 @@ pub struct Choice {
     pub library: Option<PathBuf>,
     /// `--shared-gpu`.
     pub shared_gpu: bool,
+    /// `-G`; 0: no graph.
+    pub graph_launches: u32,
+    /// `-R`.
+    pub registered: bool,
 }
 
 /// Whether the library can be used here, as far as can be seen without a GPU.
@@ -70,7 +76,7 @@ pub fn prepare(rank: Option<u32>, shared_gpu: bool) -> Option<LogFile> {
 pub struct Nccl {
     rank: u32,
     n_ranks: u32,
-    shared_gpu: bool,
+    choice: Choice,
     library: &'static Library,
     gpu: Gpu,
     alarm: Alarm,
@@ -84,14 +90,6 @@ pub struct Nccl {
     comm: Comm,
     stream: Stream,
     context: Arc<GpuContext>,
-}
-
-/// The buffers of a rank: the input, and the result, which in place holds both.
-struct Memory {
-    send: DeviceBuffer,
-    recv: DeviceBuffer,
-    /// Where ranks that align meet.
-    meeting: DeviceBuffer,
 }
 
 /// A call made ready.
@@ -145,7 +143,7 @@ impl Nccl {
         Ok(Self {
             rank: group.rank(),
             n_ranks: group.n_ranks(),
-            shared_gpu: choice.shared_gpu,
+            choice: choice.clone(),
             library,
             gpu,
             alarm,
@@ -240,16 +238,6 @@ fn check_all(seats: &[Seat], shared: bool) -> Result<()> {
     Ok(())
 }
 
-impl Memory {
-    fn new(context: &Arc<GpuContext>, send_bytes: u64, recv_bytes: u64) -> Result<Self> {
-        Ok(Self {
-            send: DeviceBuffer::new(context, send_bytes)?,
-            recv: DeviceBuffer::new(context, recv_bytes.max(send_bytes))?,
-            meeting: DeviceBuffer::new(context, 4)?,
-        })
-    }
-}
-
 impl Ready {
     fn buffers(&self, memory: &Memory) -> Buffers {
         match self.shared {
@@ -267,16 +255,15 @@ impl Ready {
 
 impl Backend for Nccl {
     fn carrier(&self) -> Carrier {
-        let shared = if self.shared_gpu {
-            "; several ranks share a GPU: no figure of this means anything"
-        } else {
-            ""
-        };
+        let words = |said: bool, words: &'static str| if said { words } else { "" };
+        let shared =
+            words(self.choice.shared_gpu, "; several ranks share a GPU: no figure of this means anything");
+        let registered = words(self.choice.registered, "; buffers that NCCL allocated, registered with it");
         Carrier {
             backend: "nccl".to_owned(),
             transport: "gpu".to_owned(),
             note: format!(
-                "{}, {}, CUDA {}{shared}",
+                "{}, {}, CUDA {}{registered}{shared}",
                 self.gpu.name,
                 self.library.describe(),
                 self.context.driver().cuda_version()
@@ -287,7 +274,8 @@ impl Backend for Nccl {
     fn reserve(&mut self, send_bytes: u64, recv_bytes: u64) -> Result<()> {
         self.context.bind()?;
         (self.ready, self.memory) = (None, None);
-        self.memory = Some(Memory::new(&self.context, send_bytes, recv_bytes)?);
+        let registrar = self.choice.registered.then_some(&self.comm);
+        self.memory = Some(Memory::new(&self.context, registrar, send_bytes, recv_bytes)?);
         Ok(())
     }
 
