@@ -39,6 +39,7 @@ pub mod memlock;
 pub mod memory;
 pub mod mr;
 pub mod open_files;
+pub mod perftest;
 pub mod plan;
 pub mod qp;
 pub mod rate;
