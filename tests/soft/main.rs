@@ -8,6 +8,7 @@ mod limits;
 mod model;
 mod option;
 mod perftest;
+mod perftest_server;
 mod posting;
 mod requests;
 mod runs;

@@ -34,6 +34,7 @@ use clap::{ArgMatches, Args, Parser};
 
 use crate::device::{DeviceWish, Library};
 use crate::error::{Error, ErrorKind, Result};
+use crate::exchange::PeerProtocol;
 use crate::plan::{self, MAX_QPS, MAX_ROUNDS, MAX_THREADS, MAX_TX_DEPTH, Plan, Traffic, Transport};
 
 /// Which device, port and address this end uses.
@@ -82,6 +83,9 @@ pub struct PeerArgs {
     /// What carries the bytes [default: rdma; it is never changed silently]
     #[arg(long, value_name = "NAME", value_enum)]
     pub transport: Option<Transport>,
+    /// Protocol that the other end is spoken to in; perftest's ib_write_bw and ib_write_lat have their own
+    #[arg(long, value_name = "NAME", value_enum, default_value_t)]
+    pub peer_protocol: PeerProtocol,
     /// Server: serve one client and exit with its status
     #[arg(long)]
     pub once: bool,

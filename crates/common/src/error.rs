@@ -109,6 +109,8 @@ error_kinds! {
     NotLinkproof = "not-linkproof" => Peer,
     /// The other end speaks another version of the protocol, or is another tool.
     PeerVersion = "peer-version" => Peer,
+    /// The other end is perftest's, which can't do what was asked, or has other options.
+    PerftestPeer = "perftest-peer" => Peer,
     /// The peer sent something that the protocol doesn't allow here.
     Protocol = "protocol" => Peer,
     /// The peer didn't answer in time.

@@ -41,6 +41,7 @@ pub mod memory;
 pub mod mr;
 pub mod node;
 pub mod open_files;
+pub mod perftest;
 pub mod plan;
 pub mod qp;
 pub mod rate;

@@ -98,8 +98,12 @@ fn no_input_makes_a_parser_panic_or_take_memory_out_of_proportion() {
     let mutations = number_from("LINKPROOF_FUZZ_MUTATIONS", MUTATIONS);
     let mut random = Random(number_from("LINKPROOF_FUZZ_SEED", 1));
     has_messages();
-    let all: [(&str, Target); 3] =
-        [("frames", targets::frames), ("preamble", targets::preamble), ("size", targets::size)];
+    let all: [(&str, Target); 4] = [
+        ("frames", targets::frames),
+        ("preamble", targets::preamble),
+        ("perftest", targets::perftest),
+        ("size", targets::size),
+    ];
     for (name, target) in all {
         let files = corpus(name);
         assert!(files.len() > 10, "the corpus of {name} is there");

@@ -231,7 +231,8 @@ fn all_checked(whole: &[WholeRound]) -> Option<Checked> {
 
 fn software_warnings(link: &Link) -> Vec<Warning> {
     let Link::Rdma { client, server, .. } = link else { return Vec::new() };
-    let emulated = [client, server].into_iter().find_map(|end| Some((end, end.software.as_ref()?)));
+    let known = [client, server].into_iter().filter_map(|end| end.known());
+    let emulated = known.into_iter().find_map(|end| Some((end, end.software.as_ref()?)));
     emulated.map(|(end, driver)| Warning::software_device(&end.device, driver)).into_iter().collect()
 }
 
