@@ -134,6 +134,12 @@ fn unseen_by_the_library(kernels: &[String], files: &HostFiles) -> Error {
     .hint(format!("{remedy}; or measure TCP on both ends with --transport tcp"))
 }
 
+fn not_found(name: &str, list: &DeviceList, files: &HostFiles) -> Error {
+    Error::new(ErrorKind::DeviceNotFound, format!("no RDMA device is called {name}"))
+        .fact("present", list.describe(files))
+        .hint("choose one with --ib-dev, or omit it to take the first with an ACTIVE port")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,10 +168,4 @@ mod tests {
             "the kernel's are none of that library's"
         );
     }
-}
-
-fn not_found(name: &str, list: &DeviceList, files: &HostFiles) -> Error {
-    Error::new(ErrorKind::DeviceNotFound, format!("no RDMA device is called {name}"))
-        .fact("present", list.describe(files))
-        .hint("choose one with --ib-dev, or omit it to take the first with an ACTIVE port")
 }
