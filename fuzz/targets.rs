@@ -6,6 +6,10 @@
 use linkproof_common::exchange::Message;
 use linkproof_common::exchange::frame::{FrameLimit, frame, take_frame};
 use linkproof_common::exchange::message::{PREAMBLE_LEN, preamble_of, version_in_preamble};
+use linkproof_common::perftest::{
+    FIELD_LEN, Key, MTU_LEN, NUMBER_LEN, Report, Version, announcement_of, decode_mtu, decode_number,
+    linkproof_in,
+};
 use linkproof_common::plan::{BufferLayout, Role};
 use linkproof_common::units::ByteSize;
 
@@ -50,6 +54,36 @@ pub fn preamble(data: &[u8]) {
     {
         assert_eq!(*bytes, preamble_of(version));
     }
+}
+
+/// perftest's messages: its version, and what else comes as bytes of a length that both ends know.
+pub fn perftest(data: &[u8]) {
+    if let Some(bytes) = data.first_chunk::<PREAMBLE_LEN>() {
+        if let Some(version) = Version::decode(bytes) {
+            assert_eq!(Version::decode(&version.encode()), Some(version));
+            let _ = version.check();
+        }
+        if let Some(version) = linkproof_in(bytes) {
+            assert_eq!(*bytes, announcement_of(version));
+        }
+    }
+    if let Some(len) = Key::len_of(data)
+        && let Some(key) = data.get(..len).and_then(Key::decode)
+    {
+        assert_eq!(Key::decode(&key.encode()), Some(key));
+    }
+    if let Some(fields) = data.first_chunk::<{ 5 * FIELD_LEN }>() {
+        let mut report = [[0; FIELD_LEN]; 5];
+        report
+            .iter_mut()
+            .zip(fields.chunks(FIELD_LEN))
+            .for_each(|(field, bytes)| field.copy_from_slice(bytes));
+        let decoded = Report::decode(report);
+        assert_eq!(decoded.encode(), report);
+        let _ = (decoded.rates(), decoded.is_in_gbits());
+    }
+    let _ = data.first_chunk::<NUMBER_LEN>().map(|bytes| decode_number(*bytes));
+    let _ = data.first_chunk::<MTU_LEN>().map(|bytes| decode_mtu(*bytes));
 }
 
 /// A size on the command line.

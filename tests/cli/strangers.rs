@@ -26,7 +26,7 @@ fn a_server_of_another_version_is_refused_with_both_versions() {
     let fake = FakeServer::of_version(9);
     let refused = Tool::write_bw_tcp().args(&format!("127.0.0.1 -p {}", fake.port)).run();
     refused.exits(4).silent_on_stdout().says(&["version 9", "version 1", "same release on both ends"]);
-    assert!(fake.heard().starts_with(b"linkproof/1\0"));
+    assert!(fake.heard().starts_with(b"6.06 lproof/1\0"));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use linkproof_common::environment::Host;
 use linkproof_common::error::{Error, ErrorKind, Origin};
 use linkproof_common::gid::{GidType, LinkLayer};
 use linkproof_common::plan::{RoundLength, Traffic, Transport};
-use linkproof_common::report::{Document, INTERVAL_SCHEMA};
+use linkproof_common::report::{Document, Guarantee, INTERVAL_SCHEMA};
 use linkproof_common::validate::Direction;
 use linkproof_tests::schema;
 use serde::Serialize;
@@ -21,10 +21,11 @@ mod sample;
 /// Serde fills these in when they are absent, but the tools always write them.
 const ALWAYS_WRITTEN: &[&str] = &["origin"];
 
-fn samples() -> [Value; 4] {
+fn samples() -> [Value; 5] {
     let value = |document| serde_json::to_value(document).expect("JSON");
-    let [rdma, tcp, latency] = [sample::full_rdma(), sample::full_tcp(), sample::full_latency()].map(value);
-    [rdma, tcp, latency, serde_json::to_value(collectives::full()).expect("JSON")]
+    let [rdma, tcp, latency, perftest] =
+        [sample::full_rdma(), sample::full_tcp(), sample::full_latency(), sample::full_perftest()].map(value);
+    [rdma, tcp, latency, perftest, serde_json::to_value(collectives::full()).expect("JSON")]
 }
 
 /// Whether the tool that wrote a document like `value` could have written `value`.
@@ -172,6 +173,10 @@ fn every_error_code_is_in_the_schema_and_no_other() {
 #[test]
 fn the_other_enums_are_spelled_as_the_tools_write_them() {
     let of = |name: &str| values_at(&format!("/$defs/{name}/enum"));
+    assert_eq!(
+        of("peer/properties/without/items"),
+        written_as(&[Guarantee::Validation, Guarantee::PeerDocument, Guarantee::PeerError])
+    );
     assert_eq!(of("failure/properties/origin"), written_as(&[Origin::Local, Origin::Peer]));
     assert_eq!(of("plan/properties/transport"), written_as(&[Transport::Rdma, Transport::Tcp]));
     assert_eq!(

@@ -14,8 +14,8 @@ use linkproof_common::plan::{Plan, Role, RoundLength, Traffic, Transport};
 use linkproof_common::qp::{QpAttributes, Qpn};
 use linkproof_common::rate::{Rate, RateLimit};
 use linkproof_common::report::{
-    BandwidthIntervals, BandwidthRow, Conditions, DeviceKind, Document, Evidence, LatencyIntervals,
-    LatencyRow, Link, MemoryUse, RdmaEnd, ResultRow, Round, TcpEnd,
+    BandwidthIntervals, BandwidthRow, Conditions, DeviceKind, Document, Evidence, Guarantee,
+    LatencyIntervals, LatencyRow, Link, MemoryUse, Peer, PerftestEnd, RdmaEnd, ResultRow, Round, TcpEnd,
 };
 use linkproof_common::requirement::{LatencyCeilings, Requirements};
 use linkproof_common::validate::{Checked, Direction, WrongByte};
@@ -26,10 +26,35 @@ pub(crate) fn full_rdma() -> Document {
     let link = Link::Rdma {
         path_mtu_bytes: 4096,
         addressing: "RoCE v2, IPv4-mapped: the ends share its subnet".into(),
-        client: Box::new(rdma_end(1)),
-        server: Box::new(rdma_end(2)),
+        client: Box::new(rdma_end(1).into()),
+        server: Box::new(rdma_end(2).into()),
     };
     document(Transport::Rdma, RoundLength::Iterations(5000), Rate::Gbit(90.5), link)
+}
+
+/// A run with a perftest at the other end.
+pub(crate) fn full_perftest() -> Document {
+    let end = PerftestEnd {
+        perftest_version: "6.06".into(),
+        lid: 2,
+        gid: Some(Gid([0xfe80, 0, 0, 0, 0, 0, 0, 1].into())),
+        mtu_bytes: 4096,
+        qpns: vec![Qpn(7)],
+    };
+    let link = Link::Rdma {
+        path_mtu_bytes: 4096,
+        addressing: "InfiniBand in one subnet: addressed by LID".into(),
+        client: Box::new(rdma_end(1).into()),
+        server: Box::new(end.into()),
+    };
+    let mut document = document(Transport::Rdma, RoundLength::Iterations(5000), Rate::Gbit(90.5), link);
+    document.peer = Some(Peer {
+        program: "perftest".into(),
+        version: "6.06".into(),
+        without: vec![Guarantee::Validation, Guarantee::PeerDocument, Guarantee::PeerError],
+        must_match: vec!["-s 65536".into()],
+    });
+    document
 }
 
 /// A run over TCP by time.
@@ -88,10 +113,10 @@ fn document(transport: Transport, round_length: RoundLength, rate: Rate, link: L
     document.link = Some(link);
     document.memory = Some(MemoryUse {
         kind: MemoryKind::Host,
-        client_kind: MemoryKind::Host,
-        server_kind: MemoryKind::HostHuge,
-        client_bytes: 65536,
-        server_bytes: 65536,
+        client_kind: Some(MemoryKind::Host),
+        server_kind: Some(MemoryKind::HostHuge),
+        client_bytes: Some(65536),
+        server_bytes: Some(65536),
         registration: Some("ibv_reg_mr".into()),
         regions: Some(1),
     });

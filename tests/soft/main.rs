@@ -1,11 +1,14 @@
 //! The tools over the software device: whole RDMA runs on any machine.
 
+mod arms;
 mod calls;
+mod faults;
 mod kills;
 mod limits;
 mod model;
 mod option;
 mod perftest;
+mod perftest_server;
 mod posting;
 mod requests;
 mod runs;

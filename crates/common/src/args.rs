@@ -34,6 +34,7 @@ use clap::{ArgMatches, Args, Parser};
 
 use crate::device::{DeviceWish, Library};
 use crate::error::{Error, ErrorKind, Result};
+use crate::exchange::PeerProtocol;
 use crate::plan::{self, MAX_QPS, MAX_ROUNDS, MAX_THREADS, MAX_TX_DEPTH, Plan, Traffic, Transport};
 
 /// Which device, port and address this end uses.
@@ -82,6 +83,9 @@ pub struct PeerArgs {
     /// What carries the bytes [default: rdma; it is never changed silently]
     #[arg(long, value_name = "NAME", value_enum)]
     pub transport: Option<Transport>,
+    /// Protocol that the other end is spoken to in; perftest's ib_write_bw and ib_write_lat have their own
+    #[arg(long, value_name = "NAME", value_enum, default_value_t)]
+    pub peer_protocol: PeerProtocol,
     /// Server: serve one client and exit with its status
     #[arg(long)]
     pub once: bool,
@@ -388,6 +392,21 @@ mod tests {
     fn duration_is_divided_among_the_rounds() {
         assert_eq!(plan_of("tool host -D 6").round_length, RoundLength::Seconds(2.0));
         assert_eq!(plan_of("tool host -D 6 --rounds 1").round_length, RoundLength::Seconds(6.0));
+    }
+
+    #[test]
+    fn the_order_of_options_means_nothing() {
+        let line = ["host", "-s 4K", "-n 7", "-q 2", "-t 16", "-b"];
+        let mut reversed = line;
+        reversed.reverse();
+        assert_eq!(
+            plan_of(&format!("tool {}", line.join(" "))),
+            plan_of(&format!("tool {}", reversed.join(" ")))
+        );
+        for contradiction in ["-a -s 4K", "-s 4K -a", "-D 2 -n 5", "-n 5 -D 2"] {
+            let refused = refusal(&format!("tool host {contradiction}"));
+            assert!(refused.contains("cannot be used with"), "{contradiction}: {refused}");
+        }
     }
 
     #[test]

@@ -109,6 +109,8 @@ error_kinds! {
     NotLinkproof = "not-linkproof" => Peer,
     /// The other end speaks another version of the protocol, or is another tool.
     PeerVersion = "peer-version" => Peer,
+    /// The other end is perftest's, which can't do what was asked, or has other options.
+    PerftestPeer = "perftest-peer" => Peer,
     /// The peer sent something that the protocol doesn't allow here.
     Protocol = "protocol" => Peer,
     /// The peer didn't answer in time.
@@ -262,7 +264,12 @@ impl Error {
 /// The name and number of an errno, as messages carry it: `ENOMEM (12), Out of memory`.
 pub fn show_errno(errno: i32) -> String {
     let known = nix::errno::Errno::from_raw(errno);
-    format!("{known:?} ({errno}), {}", known.desc())
+    let words = match known {
+        // "… on transport endpoint" is of sockets, and this may be an adapter's.
+        nix::errno::Errno::EOPNOTSUPP => "Operation not supported",
+        other => other.desc(),
+    };
+    format!("{known:?} ({errno}), {words}")
 }
 
 /// The same for an [`std::io::Error`]; one without an errno shows its own words.

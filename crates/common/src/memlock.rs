@@ -70,7 +70,7 @@ impl LockedMemory {
         let remedy = match self.hard_bytes {
             Some(hard) if hard < need => {
                 "have an administrator raise the limit (memlock in /etc/security/limits.conf, LimitMEMLOCK in a \
-                 systemd unit, or CAP_IPC_LOCK for a container)"
+                 systemd unit, or CAP_IPC_LOCK for root in a container)"
             }
             _ => "raise the limit (ulimit -l)",
         };
@@ -123,7 +123,10 @@ mod tests {
             error.what,
             "cannot register 1 MiB of host memory on rxe0: the locked-memory limit is 64 KiB"
         );
-        assert!(error.hint.unwrap().contains("administrator"));
+        let hint = error.hint.unwrap();
+        assert!(hint.contains("administrator"), "{hint}");
+        // Another user of a container does not have the capability in effect, whoever adds it.
+        assert!(hint.contains("CAP_IPC_LOCK for root in a container"), "{hint}");
     }
 
     #[test]

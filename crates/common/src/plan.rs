@@ -19,6 +19,7 @@ use crate::validate::Direction;
 
 mod checks;
 mod layout;
+mod perftest;
 mod rounds;
 
 pub use layout::{BufferLayout, Regions, Slots};

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::cq::CompletionQueue;
 use crate::device::mtu_value;
 use crate::error::{Error, ErrorKind, Result, show_errno};
-use crate::gid::GidEntry;
+use crate::gid::{Gid, GidEntry};
 use crate::mr::ProtectionDomain;
 
 /// A queue pair's number, 24 bits.
@@ -48,8 +48,8 @@ pub struct Path {
     pub port_num: u8,
     /// This end's GID entry; `None`: by LID.
     pub sgid: Option<GidEntry>,
-    /// The peer's GID entry; `None`: by LID.
-    pub dgid: Option<GidEntry>,
+    /// The peer's GID; `None`: by LID.
+    pub dgid: Option<Gid>,
     /// The peer's local identifier.
     pub dlid: u16,
     /// Bytes of payload in a packet.
@@ -61,7 +61,7 @@ impl Path {
     pub fn describe(&self) -> String {
         match (&self.sgid, &self.dgid) {
             (Some(sgid), Some(dgid)) => {
-                format!("sgid {} to dgid {}, path MTU {}", sgid.describe(), dgid.describe(), self.path_mtu)
+                format!("sgid {} to dgid {dgid}, path MTU {}", sgid.describe(), self.path_mtu)
             }
             _ => format!("to LID {}, path MTU {}", self.dlid, self.path_mtu),
         }
@@ -320,7 +320,7 @@ fn address_handle(path: &Path, attributes: &QpAttributes) -> sys::ibv_ah_attr {
     };
     if let (Some(sgid), Some(dgid)) = (&path.sgid, &path.dgid) {
         handle.is_global = 1;
-        handle.grh.dgid = sys::ibv_gid { raw: dgid.gid.0.octets() };
+        handle.grh.dgid = sys::ibv_gid { raw: dgid.0.octets() };
         handle.grh.sgid_index = sgid.index as u8;
         handle.grh.hop_limit = HOP_LIMIT;
         handle.grh.traffic_class = attributes.traffic_class;
@@ -343,11 +343,11 @@ impl Transition {
             ),
         )
         .fact_if("path", path.map(Path::describe));
-        match (errno, path.and_then(|path| path.dgid.as_ref())) {
+        match (errno, path.and_then(|path| path.dgid)) {
             (libc::ETIMEDOUT | libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENODEV, Some(dgid)) => error
                 .hint(format!(
                     "see whether the kernel has a route and a neighbour for it: ip route get {}",
-                    dgid.gid.ip()
+                    dgid.ip()
                 )),
             _ => error,
         }
@@ -374,7 +374,7 @@ mod tests {
         };
         let attributes = QpAttributes { service_level: 5, traffic_class: 104, ..QpAttributes::default() };
         let path =
-            Path { port_num: 1, sgid: Some(entry.clone()), dgid: Some(entry), dlid: 0, path_mtu: 1024 };
+            Path { port_num: 1, sgid: Some(entry.clone()), dgid: Some(entry.gid), dlid: 0, path_mtu: 1024 };
         let handle = address_handle(&path, &attributes);
         assert_eq!((handle.sl, handle.grh.traffic_class, handle.is_global), (5, 104, 1));
     }

@@ -1,10 +1,11 @@
 //! The client: makes the plan, leads through the rounds, and gives both ends the result.
 
-use super::{Ends, Stage, Tool, conditions};
+use super::{Ends, Stage, Tool, conditions, perftest};
+use crate::args::PeerArgs;
 use crate::environment::Host;
 use crate::error::{Error, ErrorKind, ExitStatus, Result};
 use crate::exchange::message::Stretch;
-use crate::exchange::tcp::TcpChannel;
+use crate::exchange::tcp::{Greeted, TcpChannel};
 use crate::exchange::{Channel, Message, interrupted, out_of_order, while_working};
 use crate::finding::explain;
 use crate::host::HostFiles;
@@ -21,7 +22,12 @@ pub fn run<T: Tool>(tool: &mut T, ends: Ends, host: &str, plan: Result<Plan>, ou
     ends.note_needless(output);
     match plan.and_then(|plan| connect::<T>(ends, host, plan, &mut document)) {
         Err(error) => document.conclude(Some(explain(error, &HostFiles::this_machine()))),
-        Ok((mut channel, local, plan)) => {
+        Ok((Greeted::Perftest(mut channel), local, plan)) => {
+            let ended = perftest::lead(tool, &mut channel, &local, plan, &mut document, output);
+            let ended = ended.map_err(|error| explain(error, local.files()));
+            document.conclude(ended.map_or_else(Some, Ending::failure));
+        }
+        Ok((Greeted::Linkproof(mut channel), local, plan)) => {
             let teller = output.clone();
             channel.when_told_to_wait(move |turn| teller.note(&turn));
             let measured = measure(tool, &mut channel, &local, plan, &mut document, output)
@@ -36,9 +42,19 @@ pub fn run<T: Tool>(tool: &mut T, ends: Ends, host: &str, plan: Result<Plan>, ou
 }
 
 /// How the rounds ended.
-enum Ending {
+pub(super) enum Ending {
     Complete,
     Interrupted,
+}
+
+impl Ending {
+    /// What it is in the verdict.
+    fn failure(self) -> Option<Error> {
+        match self {
+            Self::Complete => None,
+            Self::Interrupted => Some(interrupted()),
+        }
+    }
 }
 
 /// Everything that can fail on this machine comes before the first packet.
@@ -47,7 +63,7 @@ fn connect<T: Tool>(
     host: &str,
     plan: Plan,
     document: &mut Document,
-) -> Result<(TcpChannel, LocalEnd, Plan)> {
+) -> Result<(Greeted, LocalEnd, Plan)> {
     if ends.peer.once {
         return Err(Error::new(
             ErrorKind::Usage,
@@ -60,8 +76,8 @@ fn connect<T: Tool>(
     document.hosts = vec![Host::this_machine(Role::Client, T::VERSION, &HostFiles::this_machine())];
     let local = ends.local()?;
     check_local(&plan, &local, Role::Client)?;
-    let channel = TcpChannel::connect(host, ends.peer.port, ends.peer.bind_source_ip)?;
-    Ok((channel, local, plan))
+    let PeerArgs { port, bind_source_ip, peer_protocol, .. } = *ends.peer;
+    Ok((TcpChannel::connect(host, port, bind_source_ip, peer_protocol)?, local, plan))
 }
 
 fn measure<T: Tool>(
@@ -173,10 +189,7 @@ fn expect_outcome(channel: &mut dyn Channel) -> Result<Outcome> {
 
 /// Concludes the document and gives the server the same.
 fn deliver(channel: &mut TcpChannel, document: &mut Document, ending: Ending) {
-    document.conclude(match ending {
-        Ending::Complete => None,
-        Ending::Interrupted => Some(interrupted()),
-    });
+    document.conclude(ending.failure());
     let delivered = channel.send(&Message::Result { document: Box::new(document.clone()) });
     if let Err(error) = delivered.and_then(|()| channel.expect_any(STEP_LIMIT)) {
         document

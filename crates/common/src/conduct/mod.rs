@@ -5,6 +5,7 @@
 
 pub mod client;
 mod entry;
+mod perftest;
 pub mod server;
 mod stretch;
 

@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind, ExitStatus, Origin, Result};
 use crate::exchange::frame::FrameLimit;
 use crate::exchange::message::Stretch;
 use crate::exchange::tcp::{TcpChannel, show_address};
-use crate::exchange::{Channel, Message, interrupted, out_of_order, while_working};
+use crate::exchange::{Channel, Message, PeerProtocol, interrupted, out_of_order, while_working};
 use crate::finding::explain;
 use crate::host::HostFiles;
 use crate::plan::{Role, Traffic};
@@ -30,6 +30,13 @@ pub fn run<T: Tool>(tool: &mut T, ends: Ends, test_options: &[String], output: &
 
 fn listen<T: Tool>(ends: Ends, test_options: &[String], output: &Output) -> Result<Server> {
     refuse(test_options)?;
+    if ends.peer.peer_protocol == PeerProtocol::Perftest {
+        return Err(Error::new(
+            ErrorKind::Usage,
+            "--peer-protocol perftest is for a client: a server speaks linkproof's",
+        )
+        .hint("leave it out, or name the server's host to make this the client"));
+    }
     // The device is chosen again for each client, but a server that could serve none says so at once.
     let (files, served_with) = {
         let local = ends.local()?;

@@ -11,9 +11,11 @@ pub mod source;
 pub mod tcp;
 
 mod in_process;
+mod protocol;
 
 pub use in_process::{PairChannel, pair};
 pub use message::Message;
+pub use protocol::PeerProtocol;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

@@ -14,8 +14,9 @@ use super::dial::dial;
 use super::frame::{FrameLimit, frame, take_frame};
 use super::hold::Hold;
 use super::message::{PREAMBLE_LEN, PROTOCOL_VERSION, preamble, version_in_preamble};
-use super::{Channel, Message, Waker};
+use super::{Channel, Message, PeerProtocol, Waker};
 use crate::error::{Error, ErrorKind, Result, show_io_error};
+use crate::perftest::{self, PerftestChannel, Version};
 use crate::plan::Role;
 
 /// How long a client waits for the server's first words: it says them at once, whomever it serves.
@@ -45,6 +46,24 @@ pub struct TcpChannel {
     source: Option<IpAddr>,
 }
 
+/// What a client has found at the other end.
+pub enum Greeted {
+    /// A tool of ours.
+    Linkproof(TcpChannel),
+    /// perftest's.
+    Perftest(PerftestChannel),
+}
+
+#[cfg(test)]
+impl Greeted {
+    pub(crate) fn linkproof(self) -> Option<TcpChannel> {
+        match self {
+            Self::Linkproof(channel) => Some(channel),
+            Self::Perftest(_) => None,
+        }
+    }
+}
+
 /// What to do once when the server says that others come first.
 type OnWait = Box<dyn FnOnce(String) + Send>;
 
@@ -53,13 +72,24 @@ impl TcpChannel {
     ///
     /// # Errors
     /// The peer kinds of [`ErrorKind`], each with the address.
-    pub fn connect(host: &str, port: u16, source: Option<IpAddr>) -> Result<Self> {
+    pub fn connect(host: &str, port: u16, source: Option<IpAddr>, protocol: PeerProtocol) -> Result<Greeted> {
         let socket = dial(host, port, source)?;
         let mut channel = Self { source, ..Self::new(socket, Role::Server, host)? };
-        channel.send_bytes(&preamble())?;
+        channel.send_bytes(&match protocol {
+            PeerProtocol::Auto => perftest::announcement(),
+            PeerProtocol::Linkproof => preamble(),
+            PeerProtocol::Perftest => perftest::plain(),
+        })?;
         channel.limit = FrameLimit::Run;
-        channel.read_preamble(PREAMBLE_LIMIT)?;
-        Ok(channel)
+        let bytes = channel.read_preamble(PREAMBLE_LIMIT)?;
+        match Version::decode(&bytes).filter(|_| protocol != PeerProtocol::Linkproof) {
+            Some(version) => {
+                version.check()?;
+                Ok(Greeted::Perftest(PerftestChannel::new(channel, version, Role::Client)))
+            }
+            None if protocol == PeerProtocol::Perftest => Err(channel.stranger(&bytes)),
+            None => channel.check_preamble(bytes).map(|()| Greeted::Linkproof(channel)),
+        }
     }
 
     /// Takes a connection as a server, of which nothing is known yet.
@@ -178,11 +208,11 @@ impl TcpChannel {
         self.socket.peer_addr().map_err(|error| lost(&self.peer, &error))
     }
 
-    fn read_preamble(&mut self, limit: Duration) -> Result<()> {
+    fn read_preamble(&mut self, limit: Duration) -> Result<[u8; PREAMBLE_LEN]> {
         let deadline = Instant::now() + limit;
         loop {
             if let Some(bytes) = self.take_preamble() {
-                return self.check_preamble(bytes);
+                return Ok(bytes);
             }
             if crate::interrupt::requested() {
                 return Err(super::interrupted());
@@ -210,23 +240,76 @@ impl TcpChannel {
     }
 
     fn check_preamble(&self, bytes: [u8; PREAMBLE_LEN]) -> Result<()> {
-        match version_in_preamble(&bytes) {
+        match version_in_preamble(&bytes).or_else(|| perftest::linkproof_in(&bytes)) {
             Some(PROTOCOL_VERSION) => Ok(()),
             Some(version) => Err(Error::new(
                 ErrorKind::PeerVersion,
                 format!("{} speaks version {version} of the control protocol, this end version {PROTOCOL_VERSION}", self.peer),
             )
             .hint("install the same release on both ends")),
-            None => Err(Error::new(
-                ErrorKind::NotLinkproof,
-                format!("{} is no linkproof tool", self.peer),
-            )
-            .fact("it said", show_bytes(&bytes))
-            .hint("see which program uses that port; perftest's tools can't be measured against yet")),
+            None => Err(self.stranger(&bytes)),
         }
     }
 
-    fn send_bytes(&mut self, bytes: &[u8]) -> Result<()> {
+    fn stranger(&self, bytes: &[u8; PREAMBLE_LEN]) -> Error {
+        let error = Error::new(ErrorKind::NotLinkproof, format!("{} is no linkproof tool", self.peer))
+            .fact("it said", show_bytes(bytes));
+        match (Version::decode(bytes), version_in_preamble(bytes)) {
+            (Some(_), _) => error.hint("it is perftest: leave --peer-protocol out, or make it auto"),
+            (_, Some(_)) => Error::new(ErrorKind::NotLinkproof, format!("{} is no perftest", self.peer))
+                .fact("it said", show_bytes(bytes))
+                .hint("it is one of these tools: leave --peer-protocol out, or make it auto"),
+            _ => error.hint("see which program uses that port"),
+        }
+    }
+
+    /// Waits until at least `len` bytes have come that nobody has taken, for whoever knows what they mean.
+    ///
+    /// # Errors
+    /// [`ErrorKind::PeerTimeout`] at `deadline`, [`ErrorKind::PeerLost`], [`ErrorKind::Interrupted`].
+    pub(crate) fn gather(&mut self, len: usize, deadline: Instant) -> Result<()> {
+        let begun = Instant::now();
+        while self.inbox.len() < len {
+            if crate::interrupt::requested() {
+                return Err(super::interrupted());
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                let waited = deadline.saturating_duration_since(begun);
+                return Err(crate::watch::silence(waited));
+            }
+            self.fill(left.min(super::LOOK_AROUND))?;
+            if let Some(too_long) = self.held_too_long() {
+                return Err(too_long);
+            }
+        }
+        Ok(())
+    }
+
+    /// What has come and nobody has taken.
+    pub(crate) fn gathered(&self) -> &[u8] {
+        &self.inbox
+    }
+
+    /// Takes the first `len` bytes of it, or as many as there are.
+    pub(crate) fn take_gathered(&mut self, len: usize) -> Vec<u8> {
+        self.inbox.drain(..len.min(self.inbox.len())).collect()
+    }
+
+    /// Gathers for `wait`, or until a [`Waker`] ends it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::PeerLost`]; how long the peer holds this end is looked at as well.
+    pub(crate) fn listen(&mut self, wait: Duration) -> Result<()> {
+        if self.has_room() {
+            self.fill(wait)?;
+        } else {
+            self.take_in(wait);
+        }
+        self.held_too_long().map_or(Ok(()), Err)
+    }
+
+    pub(crate) fn send_bytes(&mut self, bytes: &[u8]) -> Result<()> {
         let deadline = Instant::now() + SEND_LIMIT;
         let mut sent = 0;
         while sent < bytes.len() {

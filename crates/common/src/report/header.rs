@@ -1,13 +1,18 @@
 //! The header above the table: what was measured, between whom, over what, and under which conditions.
 
-use super::{DeviceKind, Document, Link, MemoryUse, RdmaEnd, TcpEnd, conditions};
+use super::{DeviceKind, Document, Link, LinkEnd, MemoryUse, PerftestEnd, RdmaEnd, TcpEnd, conditions};
 use crate::plan::{Plan, Traffic, Transport};
+use crate::qp::Qpn;
 
 /// The header of a run's report.
 pub(super) fn header(document: &Document, plan: &Plan) -> String {
     let mut lines = vec![title(document, plan)];
     let mut add = |label: &str, value: String| lines.push(format!(" {label:<13}: {value}"));
     add("Hosts", hosts(document));
+    if let Some(peer) = &document.peer {
+        add("Peer", peer.describe());
+        add("Must match", format!("on the other end, {}", peer.must_match.join("; ")));
+    }
     for (label, value) in document.link.iter().flat_map(|link| link_lines(link, plan)) {
         add(label, value);
     }
@@ -44,8 +49,9 @@ pub(super) fn header(document: &Document, plan: &Plan) -> String {
 fn link_lines(link: &Link, plan: &Plan) -> Vec<(&'static str, String)> {
     match link {
         Link::Rdma { path_mtu_bytes, addressing, client, server } => {
-            let mut lines = vec![("Client", rdma_end(client, plan)), ("Server", rdma_end(server, plan))];
-            if [client, server].iter().any(|end| end.device_kind == DeviceKind::Software) {
+            let mut lines = vec![("Client", link_end(client, plan)), ("Server", link_end(server, plan))];
+            let mut known = [client, server].into_iter().filter_map(|end| end.known());
+            if known.any(|end| end.device_kind == DeviceKind::Software) {
                 lines.push(("Device kind", "software: no speed below is a link's".to_owned()));
             }
             lines.push(("GID choice", addressing.clone()));
@@ -93,10 +99,11 @@ fn describe_memory(memory: &MemoryUse) -> String {
         _ => String::new(),
     };
     let (client, server) = (memory.client_kind, memory.server_kind);
-    let kind = if client == server {
-        client.name().to_owned()
-    } else {
-        format!("client {}, server {}", client.name(), server.name())
+    let kind = match (client, server) {
+        (Some(client), Some(server)) if client != server => {
+            format!("client {}, server {}", client.name(), server.name())
+        }
+        _ => memory.kind.name().to_owned(),
     };
     format!("{kind}{registration}{regions}")
 }
@@ -137,13 +144,29 @@ fn signals(plan: &Plan) -> String {
 /// Queue pair numbers shown in the header at most; JSON has them all.
 const QPNS_SHOWN: usize = 4;
 
+fn link_end(end: &LinkEnd, plan: &Plan) -> String {
+    match end {
+        LinkEnd::Linkproof(end) => rdma_end(end, plan),
+        LinkEnd::Perftest(end) => perftest_end(end),
+    }
+}
+
+fn perftest_end(end: &PerftestEnd) -> String {
+    let address = end.gid.map_or_else(|| format!("LID {}", end.lid), |gid| format!("GID {gid}"));
+    format!("perftest {}, {address}, QP {}", end.perftest_version, qpns(&end.qpns))
+}
+
+fn qpns(all: &[Qpn]) -> String {
+    let mut shown: Vec<String> = all.iter().take(QPNS_SHOWN).map(ToString::to_string).collect();
+    if all.len() > QPNS_SHOWN {
+        shown.push(format!("and {} more", all.len() - QPNS_SHOWN));
+    }
+    shown.join(" ")
+}
+
 fn rdma_end(end: &RdmaEnd, plan: &Plan) -> String {
     let emulated = end.software.as_ref().map_or(String::new(), |name| format!(" (software: {name})"));
     let rate = end.rate_gbit_per_sec.map_or(String::new(), |rate| format!(", {rate} Gb/s"));
-    let mut qpns: Vec<String> = end.qpns.iter().take(QPNS_SHOWN).map(ToString::to_string).collect();
-    if end.qpns.len() > QPNS_SHOWN {
-        qpns.push(format!("and {} more", end.qpns.len() - QPNS_SHOWN));
-    }
     let address = match &end.gid {
         Some(gid) => format!("GID {}", gid.describe()),
         None => format!("LID {}", end.lid),
@@ -154,7 +177,7 @@ fn rdma_end(end: &RdmaEnd, plan: &Plan) -> String {
         end.port_num,
         end.link_layer.name(),
         end.active_mtu_bytes,
-        qpns.join(" "),
+        qpns(&end.qpns),
         inline(end, plan)
     )
 }

@@ -9,6 +9,7 @@ mod json;
 mod lines;
 mod live;
 mod output;
+mod peer;
 mod row;
 mod stream;
 mod summary;
@@ -21,6 +22,7 @@ pub use json::{JsonTarget, Layout, write_document};
 pub use lines::INTERVAL_SCHEMA;
 pub use live::Live;
 pub use output::Output;
+pub use peer::{Guarantee, Peer};
 pub use row::{BandwidthRow, LatencyRow, ResultRow};
 pub use summary::summarise;
 pub use text::{BandwidthUnit, Detail, render_table};
@@ -32,7 +34,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::environment::Host;
 use crate::error::Error;
-use crate::gid::{GidEntry, LinkLayer};
+use crate::gid::{Gid, GidEntry, LinkLayer};
 use crate::intervals::Intervals;
 use crate::latency::Latency;
 use crate::memory::{EndMemory, MemoryKind, MemoryRequest};
@@ -62,6 +64,9 @@ pub struct Document {
     pub finished: String,
     /// The machines that took part, as far as they are known.
     pub hosts: Vec<Host>,
+    /// The other end, where it is none of these tools.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub peer: Option<Peer>,
     /// What was agreed on; absent where it did not come to that.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub plan: Option<Plan>,
@@ -96,9 +101,9 @@ pub enum Link {
         /// Why these GIDs, or none.
         addressing: String,
         /// The client's end.
-        client: Box<RdmaEnd>,
+        client: Box<LinkEnd>,
         /// The server's end.
-        server: Box<RdmaEnd>,
+        server: Box<LinkEnd>,
     },
     /// Sockets.
     Tcp {
@@ -107,6 +112,54 @@ pub enum Link {
         /// The server's end.
         server: TcpEnd,
     },
+}
+
+/// One end of an RDMA connection, as far as it is known.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum LinkEnd {
+    /// A tool of ours, which tells everything.
+    Linkproof(RdmaEnd),
+    /// A perftest.
+    Perftest(PerftestEnd),
+}
+
+impl LinkEnd {
+    /// What a tool of ours tells.
+    pub fn known(&self) -> Option<&RdmaEnd> {
+        match self {
+            Self::Linkproof(end) => Some(end),
+            Self::Perftest(_) => None,
+        }
+    }
+}
+
+impl From<RdmaEnd> for LinkEnd {
+    fn from(end: RdmaEnd) -> Self {
+        Self::Linkproof(end)
+    }
+}
+
+impl From<PerftestEnd> for LinkEnd {
+    fn from(end: PerftestEnd) -> Self {
+        Self::Perftest(end)
+    }
+}
+
+/// What a perftest tells of its end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PerftestEnd {
+    /// The version that it announces.
+    pub perftest_version: String,
+    /// Its port's local identifier; 0 on Ethernet.
+    pub lid: u16,
+    /// Its GID; absent where the ends are addressed by LID.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub gid: Option<Gid>,
+    /// The smaller of its port's MTU and this end's.
+    pub mtu_bytes: u32,
+    /// The queue pairs' numbers.
+    pub qpns: Vec<Qpn>,
 }
 
 /// What an RDMA device is.
@@ -169,14 +222,18 @@ pub struct TcpEnd {
 pub struct MemoryUse {
     /// What kind it is on both ends; where they differ, pages of the base size.
     pub kind: MemoryKind,
-    /// What kind the client got.
-    pub client_kind: MemoryKind,
-    /// What kind the server got.
-    pub server_kind: MemoryKind,
-    /// Bytes at the client.
-    pub client_bytes: u64,
-    /// Bytes at the server.
-    pub server_bytes: u64,
+    /// What kind the client got; absent where it does not tell.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub client_kind: Option<MemoryKind>,
+    /// What kind the server got; absent where it does not tell.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub server_kind: Option<MemoryKind>,
+    /// Bytes at the client; absent where it does not tell.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub client_bytes: Option<u64>,
+    /// Bytes at the server; absent where it does not tell.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub server_bytes: Option<u64>,
     /// How it was registered; absent over TCP.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub registration: Option<String>,
@@ -186,19 +243,25 @@ pub struct MemoryUse {
 }
 
 impl MemoryUse {
-    /// The memory of both ends, registered so.
+    /// The memory of both ends, registered so: this end's, which is `role`, and what the other one tells of its own.
     pub fn of(
-        client: EndMemory,
-        server: EndMemory,
+        role: Role,
+        ours: EndMemory,
+        theirs: Option<EndMemory>,
         registration: Option<String>,
         regions: Option<u32>,
     ) -> Self {
+        let (client, server) = match role {
+            Role::Client => (Some(ours), theirs),
+            Role::Server => (theirs, Some(ours)),
+        };
+        let same = theirs.is_none_or(|theirs| theirs.kind == ours.kind);
         Self {
-            kind: if client.kind == server.kind { client.kind } else { MemoryKind::Host },
-            client_kind: client.kind,
-            server_kind: server.kind,
-            client_bytes: client.bytes,
-            server_bytes: server.bytes,
+            kind: if same { ours.kind } else { MemoryKind::Host },
+            client_kind: client.map(|end| end.kind),
+            server_kind: server.map(|end| end.kind),
+            client_bytes: client.map(|end| end.bytes),
+            server_bytes: server.map(|end| end.bytes),
             registration,
             regions,
         }
@@ -207,7 +270,7 @@ impl MemoryUse {
     /// The ends that got pages of the base size.
     pub fn ends_with_base_pages(&self) -> Vec<Role> {
         let kinds = [(Role::Client, self.client_kind), (Role::Server, self.server_kind)];
-        kinds.into_iter().filter(|(_, kind)| *kind == MemoryKind::Host).map(|(role, _)| role).collect()
+        kinds.into_iter().filter(|(_, kind)| *kind == Some(MemoryKind::Host)).map(|(role, _)| role).collect()
     }
 }
 
@@ -293,6 +356,7 @@ impl Document {
             started: now.clone(),
             finished: now,
             hosts: Vec::new(),
+            peer: None,
             plan: None,
             link: None,
             memory: None,
@@ -338,8 +402,8 @@ impl Link {
     /// What kind of device the end `role` has; `None` over TCP.
     fn device_kind(&self, role: Role) -> Option<DeviceKind> {
         match (self, role) {
-            (Self::Rdma { client, .. }, Role::Client) => Some(client.device_kind),
-            (Self::Rdma { server, .. }, Role::Server) => Some(server.device_kind),
+            (Self::Rdma { client, .. }, Role::Client) => client.known().map(|end| end.device_kind),
+            (Self::Rdma { server, .. }, Role::Server) => server.known().map(|end| end.device_kind),
             (Self::Tcp { .. }, _) => None,
         }
     }
@@ -347,7 +411,7 @@ impl Link {
     /// The slower port's rate, where both ports state one and neither is an emulation.
     pub fn line_rate(&self) -> Option<Bandwidth> {
         let (client, server) = match self {
-            Self::Rdma { client, server, .. } => (client.line_rate()?, server.line_rate()?),
+            Self::Rdma { client, server, .. } => (client.known()?.line_rate()?, server.known()?.line_rate()?),
             Self::Tcp { client, server } => (client.rate_gbit_per_sec?, server.rate_gbit_per_sec?),
         };
         Some(Bandwidth::from_gbit_per_sec(client.min(server)))

@@ -55,6 +55,11 @@ impl Output {
         Self { tool, json: option, layout, unit: BandwidthUnit::Mib, detail: Detail::default() }
     }
 
+    /// The unit of the bandwidths.
+    pub fn unit(&self) -> BandwidthUnit {
+        self.unit
+    }
+
     /// Shows a concluded document: the table where there is a result, warnings, failures, JSON where asked for.
     /// Gives the exit status that the document stands for.
     pub fn show(&self, document: &Document) -> ExitStatus {

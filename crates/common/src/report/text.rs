@@ -107,6 +107,9 @@ fn data(document: &Document, plan: &Plan) -> String {
         Traffic::Unidirectional | Traffic::Bidirectional => "the target",
     };
     match (plan.validate, wrong) {
+        (false, _) if document.peer.is_some() => {
+            "not checked, which takes one of these tools on both ends".to_owned()
+        }
         (false, _) => "not checked (--validate checks what arrives)".to_owned(),
         (true, 0) => format!("{checked} bytes checked by {by}, all as sent"),
         (true, wrong) => format!("{checked} bytes checked by {by}, {wrong} WRONG"),
@@ -150,12 +153,13 @@ mod tests {
     use crate::gid::{Gid, GidEntry, GidType, LinkLayer};
     use crate::memlock::LockedMemory;
     use crate::memory::MemoryKind;
+    use crate::perftest::Version;
     use crate::plan::Role;
     use crate::plan::tests::plan;
     use crate::qp::Qpn;
     use crate::rate::{Rate, RateLimit};
     use crate::report::conditions::tests::near_the_device;
-    use crate::report::{DeviceKind, Evidence, Link, MemoryUse, RdmaEnd};
+    use crate::report::{DeviceKind, Evidence, Link, LinkEnd, MemoryUse, Peer, PerftestEnd, RdmaEnd};
     use crate::validate::Direction;
 
     fn host(role: Role, name: &str) -> Host {
@@ -221,16 +225,16 @@ mod tests {
         document.link = Some(Link::Rdma {
             path_mtu_bytes: 4096,
             addressing: "RoCE v2, IPv4-mapped: the ends share its subnet".into(),
-            client: Box::new(end(1, software)),
-            server: Box::new(end(2, None)),
+            client: Box::new(end(1, software).into()),
+            server: Box::new(end(2, None).into()),
         });
         document.memory = Some(MemoryUse {
             regions: None,
             kind: MemoryKind::Host,
-            client_kind: MemoryKind::Host,
-            server_kind: MemoryKind::Host,
-            client_bytes: 393_216,
-            server_bytes: 393_216,
+            client_kind: Some(MemoryKind::Host),
+            server_kind: Some(MemoryKind::Host),
+            client_bytes: Some(393_216),
+            server_bytes: Some(393_216),
             registration: Some("ibv_reg_mr, relaxed ordering".into()),
         });
         document.conditions = [Role::Client, Role::Server].map(near_the_device).into();
@@ -265,11 +269,35 @@ mod tests {
         assert!(!render_table(&document, BandwidthUnit::Mib, Detail::default()).contains("inline"));
         document.plan.as_mut().unwrap().queue_pair.inline_bytes = 220;
         let Some(Link::Rdma { server, .. }) = &mut document.link else { panic!("over RDMA") };
+        let LinkEnd::Linkproof(server) = server.as_mut() else { panic!("of ours") };
         server.inline_bytes = 96;
         let text = render_table(&document, BandwidthUnit::Mib, Detail::default());
         let line = |role: &str| text.lines().find(|line| line.starts_with(role)).unwrap();
         assert!(line(" Client").ends_with(" and 2 more, nothing inline"), "{text}");
         assert!(line(" Server").ends_with(" and 2 more, up to 96 B inline"), "{text}");
+    }
+
+    #[test]
+    fn a_perftest_is_shown_with_what_is_missed_and_what_must_match() {
+        let mut document = document(None);
+        let plan = document.plan.as_mut().unwrap();
+        plan.validate = false;
+        let plan = plan.clone();
+        let version = Version::decode(b"6.06\0\0\0\0\0\0\0\0\0\0\0\0").unwrap();
+        document.peer = Some(Peer::perftest(version, &plan));
+        let Some(Link::Rdma { server, .. }) = &mut document.link else { panic!("over RDMA") };
+        let qpns = vec![Qpn(7)];
+        let end = PerftestEnd { perftest_version: "6.06".into(), lid: 5, gid: None, mtu_bytes: 4096, qpns };
+        **server = end.into();
+        let text = render_table(&document, BandwidthUnit::Mib, Detail::default());
+        for line in [
+            " Peer         : perftest 6.06: no data is checked, ",
+            " Must match   : on the other end, -s ",
+            " Server       : perftest 6.06, LID 5, QP 0x000007\n",
+            " Data         : not checked, which takes one of these tools on both ends\n",
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
     }
 
     #[test]

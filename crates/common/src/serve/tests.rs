@@ -1,5 +1,5 @@
 use super::*;
-use crate::exchange::{Channel, Message, message::preamble};
+use crate::exchange::{Channel, Message, PeerProtocol, message::preamble};
 use crate::host::HostFiles;
 use crate::plan::{Role, tests::plan};
 use std::io::Write;
@@ -18,7 +18,8 @@ fn server() -> (Server, u16) {
 }
 
 fn propose(port: u16) -> TcpChannel {
-    let mut channel = TcpChannel::connect("127.0.0.1", port, None).unwrap();
+    let channel = TcpChannel::connect("127.0.0.1", port, None, PeerProtocol::Auto).unwrap();
+    let mut channel = channel.linkproof().unwrap();
     channel.send(&Message::Hello { tool: "write-bw".to_owned(), host: host(Role::Client) }).unwrap();
     assert_eq!(channel.expect_any(Duration::from_secs(5)).unwrap().name(), "hello");
     channel.send(&Message::Propose { plan: plan(), link: None }).unwrap();

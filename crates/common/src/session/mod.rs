@@ -16,6 +16,7 @@ pub use preflight::{check_device_limits, check_local, check_path_mtu};
 
 use std::time::Duration;
 
+use self::rdma::Ground;
 use self::threads::Crew;
 use crate::affinity::ThreadCores;
 use crate::contention::Observer;
@@ -25,6 +26,7 @@ use crate::exchange::message::EndInfo;
 use crate::exchange::tcp::TcpChannel;
 use crate::exchange::{Channel, Message, out_of_order, while_working};
 use crate::memory::{Buffer, EndMemory, Fill, HostBuffer, Inspector, check_slots, fill_slots};
+use crate::perftest::PerftestChannel;
 use crate::plan::{BufferLayout, Plan, Role, Slots, Traffic};
 use crate::report::{Conditions, Evidence, Link, MemoryUse};
 use crate::validate::{Checked, Direction, Pattern};
@@ -118,9 +120,9 @@ impl Session {
         let ours = EndMemory::of(&buffer);
         let conditions = Conditions::of(role, local.bound(), &buffer, local.files())?;
         let (data, link, theirs) = match (local.port(), agreed.addressing()) {
-            (Some(port), Some(addressing)) => {
-                let (session, link, theirs) =
-                    rdma::bring_up(channel, port, addressing, agreed, layout, buffer, role, local.files())?;
+            (Some(chosen), Some(addressing)) => {
+                let ground = Ground { chosen, plan: &plan, layout, role, files: local.files() };
+                let (session, link, theirs) = rdma::bring_up(channel, ground, addressing, agreed, buffer)?;
                 (Data::Rdma(session), link, theirs)
             }
             _ => {
@@ -129,14 +131,53 @@ impl Session {
             }
         };
         meet(channel)?;
-        let (client, server) = match role {
-            Role::Client => (ours, theirs),
-            Role::Server => (theirs, ours),
-        };
         let registration = data.registration();
         let regions = registration.is_some().then(|| plan.memory_regions());
-        let memory = MemoryUse::of(client, server, registration, regions);
-        Ok(Self {
+        let memory = MemoryUse::of(role, ours, Some(theirs), registration, regions);
+        Ok(Self::new(local, role, plan, layout, data, link, memory, conditions))
+    }
+
+    /// The same with a perftest at the other end; `plan` is what is known of what it does.
+    ///
+    /// # Errors
+    /// As [`Session::bring_up`], and [`ErrorKind::PerftestPeer`] where its options are seen not to match.
+    pub fn bring_up_with_perftest(
+        channel: &mut PerftestChannel,
+        local: &LocalEnd,
+        plan: Plan,
+        role: Role,
+    ) -> Result<Self> {
+        let Some((chosen, offer)) = local.port_and_offer() else {
+            return Err(Error::new(
+                ErrorKind::PerftestPeer,
+                "perftest measures over RDMA, and this end has no port",
+            ));
+        };
+        let mtu = plan.path_mtu_bytes.unwrap_or(offer.active_mtu_bytes);
+        let mtu = mtu.min(channel.swap_system(mtu)?);
+        let layout = BufferLayout::new(&plan, role);
+        let buffer = while_working(channel, || plan.memory.allocate(layout.total_len()))?;
+        let ours = EndMemory::of(&buffer);
+        let conditions = Conditions::of(role, local.bound(), &buffer, local.files())?;
+        let ground = Ground { chosen, plan: &plan, layout, role, files: local.files() };
+        let (session, link) = rdma::bring_up_with_perftest(channel, ground, offer, mtu, buffer)?;
+        let data = Data::Rdma(session);
+        let memory = MemoryUse::of(role, ours, None, data.registration(), Some(plan.memory_regions()));
+        Ok(Self::new(local, role, plan, layout, data, link, memory, conditions))
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "every one is made by another step of the bring-up")]
+    fn new(
+        local: &LocalEnd,
+        role: Role,
+        plan: Plan,
+        layout: BufferLayout,
+        data: Data,
+        link: Link,
+        memory: MemoryUse,
+        conditions: Conditions,
+    ) -> Self {
+        Self {
             role,
             plan,
             layout,
@@ -146,7 +187,7 @@ impl Session {
             conditions,
             cores: local.bound().cores().clone(),
             observer: Observer::new(local.bound().cores().all().clone(), local.files().clone()),
-        })
+        }
     }
 
     /// Which end this is.

@@ -49,6 +49,11 @@ impl LocalEnd {
         self.port.as_ref().map(|(port, _)| port)
     }
 
+    /// The port, and what it can offer.
+    pub(super) fn port_and_offer(&self) -> Option<(&ChosenPort, &LinkOffer)> {
+        self.port.as_ref().map(|(port, offer)| (port, offer))
+    }
+
     /// The kernel's files.
     pub fn files(&self) -> &HostFiles {
         &self.files

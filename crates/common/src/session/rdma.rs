@@ -1,6 +1,9 @@
 //! Bringing up queue pairs and registered memory.
 
+mod perftest;
 mod registered;
+
+pub(super) use perftest::bring_up_with_perftest;
 
 use std::sync::Arc;
 
@@ -18,13 +21,13 @@ use crate::endpoint::verbs::{
 use crate::error::{Error, ErrorKind, Result};
 use crate::exchange::message::EndInfo;
 use crate::exchange::{Channel, while_working};
-use crate::gid::Addressing;
+use crate::gid::{Addressing, GidEntry};
 use crate::host::HostFiles;
 use crate::memory::{Buffer, EndMemory, HostBuffer};
 use crate::mr::{Ordering, ProtectionDomain};
 use crate::plan::{BufferLayout, Plan, Regions, Role, Slots};
 use crate::qp::{Calls, Path, QpAddress, QueuePair};
-use crate::report::{DeviceKind, Evidence, Link, RdmaEnd};
+use crate::report::{DeviceKind, Evidence, Link, LinkEnd, RdmaEnd};
 
 /// Queue pairs in RTS and what they need. Fields are dropped in this order: queue pairs before the memory that
 /// they read, and that the peer writes.
@@ -77,68 +80,121 @@ impl Made {
     }
 }
 
+/// What every step of a bring-up needs to know of this end.
+#[derive(Clone, Copy)]
+pub(super) struct Ground<'a> {
+    pub(super) chosen: &'a ChosenPort,
+    pub(super) plan: &'a Plan,
+    pub(super) layout: BufferLayout,
+    pub(super) role: Role,
+    pub(super) files: &'a HostFiles,
+}
+
+/// This end's half of a connection: everything is made, nothing connected.
+struct Half {
+    made: Made,
+    ours: RdmaEnd,
+    posting: Posting,
+}
+
+impl Half {
+    /// Makes it, with `sgid` as this end's address.
+    fn new(
+        channel: &mut (dyn Channel + Send),
+        ground: Ground,
+        sgid: Option<&GidEntry>,
+        buffer: HostBuffer,
+    ) -> Result<Self> {
+        let Ground { chosen, plan, role, files, .. } = ground;
+        check_traffic_class(plan, sgid)?;
+        let made = while_working(channel, || Made::new(chosen, plan, buffer, role))?;
+        let posting = if made.qps.iter().all(|qp| !qp.extended().is_null()) {
+            Posting::Extended
+        } else {
+            Posting::Classic
+        };
+        let ours = this_end(chosen, sgid, posting, &made.qps, files);
+        Ok(Self { made, ours, posting })
+    }
+
+    /// Where the peer may write, for each queue pair; empty on an end that is not written to.
+    fn sinks(&self, ground: Ground) -> Vec<u64> {
+        let base = self.made.memory.buffer().address();
+        let sinks = if ground.plan.is_target(ground.role) { ground.plan.qps } else { 0 };
+        (0..sinks).map(|qp| base + ground.layout.sink(qp)).collect()
+    }
+
+    fn addresses(&self) -> Vec<QpAddress> {
+        self.made.qps.iter().map(QueuePair::address).collect()
+    }
+
+    /// Connects it to `peer` along `path`.
+    fn connect(
+        self,
+        channel: &mut (dyn Channel + Send),
+        ground: Ground,
+        peer: &Peer,
+        path: &Path,
+    ) -> Result<RdmaSession> {
+        let Ground { chosen, plan, layout, role, files } = ground;
+        let Self { made: Made { memory, cqs, qps }, ours, posting } = self;
+        let counters = while_working(channel, || {
+            connect(&qps, &peer.qps, path)?;
+            Ok(Counters::read(chosen.context.name(), chosen.port.port_num, files))
+        })?;
+        Ok(RdmaSession {
+            paths: write_paths(plan, layout, &memory, peer, role),
+            inline_bytes: inline_bytes(&qps).into(),
+            qps,
+            cqs,
+            memory,
+            posting,
+            post_list: plan.post_list,
+            device: DeviceLabel { name: ours.device, software: ours.software },
+            context: Arc::clone(&chosen.context),
+            port_num: chosen.port.port_num,
+            counters,
+            files: files.clone(),
+        })
+    }
+}
+
 /// Makes the queue pairs, registers the memory, and connects everything to the peer.
-#[allow(clippy::too_many_arguments, reason = "every one is made by another step of the bring-up")]
 pub(super) fn bring_up(
     channel: &mut (dyn Channel + Send),
-    chosen: &ChosenPort,
+    ground: Ground,
     addressing: &Addressing,
     agreed: &AgreedPlan,
-    layout: BufferLayout,
     buffer: HostBuffer,
-    role: Role,
-    files: &HostFiles,
 ) -> Result<(RdmaSession, Link, EndMemory)> {
-    let plan = agreed.plan();
-    check_traffic_class(plan, addressing, role)?;
-    let Made { memory, cqs, qps } = while_working(channel, || Made::new(chosen, plan, buffer, role))?;
-    let posting =
-        if qps.iter().all(|qp| !qp.extended().is_null()) { Posting::Extended } else { Posting::Classic };
-
-    let ours = this_end(chosen, addressing, role, posting, &qps, files);
-    let base = memory.buffer().address();
-    let (sinks, rkeys) = if plan.is_target(role) {
-        ((0..plan.qps).map(|qp| base + layout.sink(qp)).collect(), memory.rkeys())
-    } else {
-        (Vec::new(), Vec::new())
-    };
+    let Ground { chosen, plan, role, .. } = ground;
+    let half = Half::new(channel, ground, addressing.of(role), buffer)?;
+    let ours = half.ours.clone();
+    let sinks = half.sinks(ground);
     let info = EndInfo::Rdma {
         end: ours.clone(),
-        qps: qps.iter().map(QueuePair::address).collect(),
+        qps: half.addresses(),
+        rkeys: if sinks.is_empty() { Vec::new() } else { half.made.memory.rkeys() },
         sinks,
-        rkeys,
-        memory: EndMemory::of(memory.buffer()),
+        memory: EndMemory::of(half.made.memory.buffer()),
     };
-    let peer = Peer::of(swap_ends(channel, &info)?, plan, role)?;
-    check_fabric(&ours, &peer.end, role)?;
-    let path = path(chosen, addressing, agreed, role);
-    let counters = while_working(channel, || {
-        connect(&qps, &peer.qps, &path)?;
-        Ok(Counters::read(chosen.context.name(), chosen.port.port_num, files))
-    })?;
-
-    let paths = write_paths(plan, layout, &memory, &peer, role);
-    let link = link(agreed, addressing, role, ours.clone(), peer.end);
-    let session = RdmaSession {
-        inline_bytes: inline_bytes(&qps).into(),
-        qps,
-        cqs,
-        memory,
-        paths,
-        posting,
-        post_list: plan.post_list,
-        device: DeviceLabel { name: ours.device, software: ours.software },
-        context: Arc::clone(&chosen.context),
+    let (peer, end, memory) = Peer::of(swap_ends(channel, &info)?, plan, role)?;
+    check_fabric(&ours, &end, role)?;
+    let path = Path {
         port_num: chosen.port.port_num,
-        counters,
-        files: files.clone(),
+        sgid: addressing.of(role).cloned(),
+        dgid: addressing.of(role.peer()).map(|entry| entry.gid),
+        dlid: agreed.peer_lid(),
+        path_mtu: agreed.path_mtu(),
     };
-    Ok((session, link, peer.memory))
+    let session = half.connect(channel, ground, &peer, &path)?;
+    let link = link(agreed.path_mtu(), &addressing.reason, role, ours.into(), end.into());
+    Ok((session, link, memory))
 }
 
 /// The traffic class lies in the global route header, which goes with a GID.
-fn check_traffic_class(plan: &Plan, addressing: &Addressing, role: Role) -> Result<()> {
-    if plan.queue_pair.traffic_class == 0 || addressing.of(role).is_some() {
+fn check_traffic_class(plan: &Plan, sgid: Option<&GidEntry>) -> Result<()> {
+    if plan.queue_pair.traffic_class == 0 || sgid.is_some() {
         return Ok(());
     }
     Err(Error::new(
@@ -178,8 +234,7 @@ fn inline_bytes(qps: &[QueuePair]) -> u32 {
 
 fn this_end(
     chosen: &ChosenPort,
-    addressing: &Addressing,
-    role: Role,
+    sgid: Option<&GidEntry>,
     posting: Posting,
     qps: &[QueuePair],
     files: &HostFiles,
@@ -192,7 +247,7 @@ fn this_end(
         port_num: chosen.port.port_num,
         link_layer: chosen.port.link_layer,
         lid: chosen.port.lid,
-        gid: addressing.of(role).cloned(),
+        gid: sgid.cloned(),
         active_mtu_bytes: chosen.port.active_mtu,
         rate_gbit_per_sec: chosen.port.rate.map(crate::units::Bandwidth::gbit_per_sec),
         qpns: qps.iter().map(QueuePair::qpn).collect(),
@@ -201,17 +256,15 @@ fn this_end(
     }
 }
 
-/// What the peer has told of its end, checked against the plan.
+/// The queue pairs of the peer and where they may be written to, checked against the plan.
 struct Peer {
-    end: RdmaEnd,
     qps: Vec<QpAddress>,
     sinks: Vec<u64>,
     rkeys: Vec<u32>,
-    memory: EndMemory,
 }
 
 impl Peer {
-    fn of(info: EndInfo, plan: &Plan, role: Role) -> Result<Self> {
+    fn of(info: EndInfo, plan: &Plan, role: Role) -> Result<(Self, RdmaEnd, EndMemory)> {
         let EndInfo::Rdma { end, qps, sinks, rkeys, memory } = info else {
             return Err(Error::new(ErrorKind::Protocol, "the peer brought up TCP where RDMA was agreed on"));
         };
@@ -227,23 +280,13 @@ impl Peer {
                 format!("the peer offered {} where the plan has {}", show(offered), show(wanted)),
             ));
         }
-        Ok(Self { end, qps, sinks, rkeys, memory })
+        Ok((Self { qps, sinks, rkeys }, end, memory))
     }
 
     /// The key to the sink of `qp`.
     fn rkey(&self, qp: u32) -> u32 {
         // One key opens them all.
         self.rkeys.get(qp as usize).or(self.rkeys.first()).copied().unwrap_or(0)
-    }
-}
-
-fn path(chosen: &ChosenPort, addressing: &Addressing, agreed: &AgreedPlan, role: Role) -> Path {
-    Path {
-        port_num: chosen.port.port_num,
-        sgid: addressing.of(role).cloned(),
-        dgid: addressing.of(role.peer()).cloned(),
-        dlid: agreed.peer_lid(),
-        path_mtu: agreed.path_mtu(),
     }
 }
 
@@ -272,14 +315,14 @@ fn write_paths(
     (0..).zip(peer.sinks.iter().zip(&peer.qps)).map(path).collect()
 }
 
-fn link(agreed: &AgreedPlan, addressing: &Addressing, role: Role, ours: RdmaEnd, theirs: RdmaEnd) -> Link {
+fn link(path_mtu_bytes: u32, reason: &str, role: Role, ours: LinkEnd, theirs: LinkEnd) -> Link {
     let (client, server) = match role {
         Role::Client => (ours, theirs),
         Role::Server => (theirs, ours),
     };
     Link::Rdma {
-        path_mtu_bytes: agreed.path_mtu(),
-        addressing: addressing.reason.clone(),
+        path_mtu_bytes,
+        addressing: reason.to_owned(),
         client: Box::new(client),
         server: Box::new(server),
     }

@@ -97,7 +97,9 @@ fn a_waker_ends_the_wait() {
 fn both_ends() -> (TcpChannel, TcpChannel) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let client = std::thread::spawn(move || TcpChannel::connect("127.0.0.1", port, None).unwrap());
+    let client = std::thread::spawn(move || {
+        TcpChannel::connect("127.0.0.1", port, None, PeerProtocol::Auto).unwrap().linkproof().unwrap()
+    });
     let (socket, from) = listener.accept().unwrap();
     let mut server = TcpChannel::accept(socket, from).unwrap();
     while !server.answer_preamble().unwrap() {

@@ -1,0 +1,280 @@
+//! How a run goes with a perftest at the other end: it has its options from its own user, takes part in what they say,
+//! and the ends meet only where its protocol lets them.
+
+use super::client::Ending;
+use super::{Stage, Tool, conditions};
+use crate::error::{Error, ErrorKind, Result};
+use crate::exchange::message::Stretch;
+use crate::perftest::{PerftestChannel, Report};
+use crate::plan::{Plan, Role, Traffic};
+use crate::report::{BandwidthUnit, Document, Live, Output, Peer, ResultRow, Round, summarise};
+use crate::session::{LocalEnd, Session};
+use crate::units::Bandwidth;
+use crate::validate::Direction;
+use crate::watch::sampling::Audience;
+
+/// Measures as the client of a perftest.
+///
+/// # Errors
+/// As a run between two ends of ours, and [`ErrorKind::PerftestPeer`].
+pub(super) fn lead<T: Tool>(
+    tool: &mut T,
+    channel: &mut PerftestChannel,
+    local: &LocalEnd,
+    plan: Plan,
+    document: &mut Document,
+    output: &Output,
+) -> Result<Ending> {
+    if plan.traffic == Traffic::PingPong {
+        return Err(Error::new(
+            ErrorKind::PerftestPeer,
+            "write-lat does not measure against perftest's ib_write_lat",
+        )
+        .hint("start write-lat on both ends"));
+    }
+    let plan = plan.for_perftest()?;
+    let peer = document.peer.insert(Peer::perftest(channel.version(), &plan)).clone();
+    document.plan = Some(plan.clone());
+    measure(tool, channel, local, plan, document, output).map_err(|error| with_options(error, &peer))
+}
+
+/// perftest tells nobody why it does not go on, and writes beyond its memory, or waits for ever, look like a bad link.
+fn with_options(error: Error, peer: &Peer) -> Error {
+    match error.kind {
+        ErrorKind::Completion
+        | ErrorKind::Stalled
+        | ErrorKind::PeerLost
+        | ErrorKind::PeerTimeout
+        | ErrorKind::Protocol => error.fact("must match on the other end", peer.must_match.join("; ")),
+        _ => error,
+    }
+}
+
+fn measure<T: Tool>(
+    tool: &mut T,
+    channel: &mut PerftestChannel,
+    local: &LocalEnd,
+    plan: Plan,
+    document: &mut Document,
+    output: &Output,
+) -> Result<Ending> {
+    let session = Session::bring_up_with_perftest(channel, local, plan, Role::Client)?;
+    document.link = Some(session.link().clone());
+    document.memory = Some(session.memory().clone());
+    document.conditions = vec![session.conditions().clone()];
+    let mut live = output.live(document);
+    let mut run = Run { channel, session: &session, unit: output.unit() };
+    let ending = run.all_points(tool, &mut live, &mut document.rounds)?;
+    output.finish(live)?;
+    document.conditions = vec![conditions(tool, &session)];
+    document.evidence = session.evidence();
+    run.part(&document.rounds)?;
+    Ok(ending)
+}
+
+struct Run<'a> {
+    channel: &'a mut PerftestChannel,
+    session: &'a Session,
+    unit: BandwidthUnit,
+}
+
+impl Run<'_> {
+    fn all_points<T: Tool>(
+        &mut self,
+        tool: &mut T,
+        live: &mut Option<Live>,
+        rounds: &mut Vec<Round>,
+    ) -> Result<Ending> {
+        let plan = self.session.plan();
+        for point in 0..plan.sizes_bytes.len() as u32 {
+            let warm_up = (plan.warmup_iterations > 0).then_some(None);
+            for round in warm_up.into_iter().chain((0..plan.rounds).map(Some)) {
+                if let Ending::Interrupted = self.stretch(tool, Stretch { point, round }, live, rounds)? {
+                    return Ok(Ending::Interrupted);
+                }
+            }
+        }
+        Ok(Ending::Complete)
+    }
+
+    fn stretch<T: Tool>(
+        &mut self,
+        tool: &mut T,
+        stretch: Stretch,
+        live: &mut Option<Live>,
+        rounds: &mut Vec<Round>,
+    ) -> Result<Ending> {
+        let session = self.session;
+        let both_write = session.plan().traffic == Traffic::Bidirectional;
+        let mut stage = Stage::new(self.channel, session, stretch, None)?;
+        stage.prepare();
+        stage.observe();
+        if both_write {
+            self.channel.meet()?;
+        }
+        let audience = live.as_mut().map(|live| live as &mut dyn Audience);
+        let performed = tool.perform(&mut Stage::new(self.channel, session, stretch, audience)?)?;
+        session.observer().end_round();
+        let has_begun = performed.round.as_ref().is_some_and(|round| round.messages > 0);
+        let is_regular_end = session.plan().is_until_stopped() && has_begun;
+        if let Some(ours) = performed.round {
+            let theirs = both_write.then(|| self.swap_rounds(&ours)).transpose()?;
+            rounds.push(ours);
+            rounds.extend(theirs);
+        }
+        Ok(if performed.interrupted && !is_regular_end { Ending::Interrupted } else { Ending::Complete })
+    }
+
+    /// Tells of this end's round and hears of the other's, where both write. With several sizes the ends meet before.
+    fn swap_rounds(&mut self, ours: &Round) -> Result<Round> {
+        let plan = self.session.plan();
+        if plan.sizes_bytes.len() > 1 {
+            self.channel.meet()?;
+        }
+        let ours = report(ours, self.unit);
+        let theirs = self.channel.swap_report(&ours)?;
+        check_report(&ours, &theirs, plan)?;
+        round(&theirs, Role::Server.writes()).ok_or_else(|| {
+            Error::new(ErrorKind::Protocol, "perftest reported a bandwidth that is no number, or nothing")
+                .fact("reported", format!("{theirs:?}"))
+        })
+    }
+
+    /// The end of the test: a perftest that has not written hears only now how it went, and shows it as its own.
+    fn part(&mut self, rounds: &[Round]) -> Result<()> {
+        match self.session.plan().traffic {
+            Traffic::PingPong => return Ok(()),
+            Traffic::Bidirectional => {}
+            Traffic::Unidirectional => {
+                self.channel.meet()?;
+                let report = self.last_line(rounds).unwrap_or_default();
+                self.channel.swap_report(&report)?;
+            }
+        }
+        self.channel.meet()
+    }
+
+    /// The last line of this end's table: what perftest has room for.
+    fn last_line(&self, rounds: &[Round]) -> Option<Report> {
+        let (results, _) = summarise(Some(self.session.plan()), Some(self.session.link()), rounds);
+        let ResultRow::Bandwidth(row) = results.into_iter().next_back()? else { return None };
+        let in_unit = |mib_per_sec, gbit_per_sec| match self.unit {
+            BandwidthUnit::Mib => mib_per_sec,
+            BandwidthUnit::Gbit => gbit_per_sec,
+        };
+        Some(Report {
+            size: row.size_bytes,
+            iterations: row.iterations,
+            peak: in_unit(row.bw_peak_mib_per_sec, row.bw_peak_gbit_per_sec),
+            average: in_unit(row.bw_average_mib_per_sec, row.bw_average_gbit_per_sec),
+            message_rate: row.msg_rate_mpps,
+        })
+    }
+}
+
+/// A round as perftest tells of it.
+fn report(round: &Round, unit: BandwidthUnit) -> Report {
+    let in_unit = |bandwidth: Bandwidth| match unit {
+        BandwidthUnit::Mib => bandwidth.mib_per_sec(),
+        BandwidthUnit::Gbit => bandwidth.gbit_per_sec(),
+    };
+    let average = round.bandwidth();
+    let size = round.size_bytes as f64;
+    let peak = round.peak_messages_per_sec.map(|rate| in_unit(Bandwidth::from_bytes_per_sec(rate * size)));
+    Report {
+        size: round.size_bytes,
+        iterations: round.messages,
+        peak: peak.unwrap_or(0.0),
+        average: in_unit(average),
+        message_rate: average.bytes_per_sec() / size / 1e6,
+    }
+}
+
+/// The round that a perftest tells of.
+fn round(report: &Report, direction: Direction) -> Option<Round> {
+    let (per_sec, peak) = report.rates()?;
+    Some(Round {
+        size_bytes: report.size,
+        round: 0,
+        direction,
+        messages: report.iterations,
+        elapsed_ns: (report.iterations as f64 / per_sec * 1e9) as u64,
+        peak_messages_per_sec: peak,
+        latency: None,
+        intervals: None,
+        partial: false,
+        checked: None,
+        answers_checked: None,
+    })
+}
+
+/// What a report reveals of the other end's options.
+fn check_report(ours: &Report, theirs: &Report, plan: &Plan) -> Result<()> {
+    let differs = |what: &str, ours: u64, theirs: u64, option: &str| {
+        Err(Error::new(
+            ErrorKind::PerftestPeer,
+            format!(
+                "perftest has written {theirs} {what} and this end {ours}: the sum would be of two tests"
+            ),
+        )
+        .hint(format!("give the same {option} on both ends")))
+    };
+    // A perftest that has not written reports whatever stood in its memory.
+    if theirs.rates().is_none() || theirs.is_in_gbits().is_none() {
+        return Err(Error::new(
+            ErrorKind::PerftestPeer,
+            "perftest reports a bandwidth that is not its size times its message rate: it has not measured",
+        )
+        .hint("give -b on both ends or on neither"));
+    }
+    if theirs.size != ours.size {
+        return differs("bytes in each message", ours.size, theirs.size, "--size");
+    }
+    match plan.round_iterations().map(|iters| iters * u64::from(plan.qps)) {
+        Some(messages) if messages != theirs.iterations => {
+            differs("messages", messages, theirs.iterations, "--iters and --qp")
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::RoundLength;
+    use crate::plan::tests::plan;
+
+    fn of(size_bytes: u64, elapsed_ns: u64) -> Round {
+        let report = Report { size: size_bytes, iterations: 100, peak: 0.0, average: 1.0, message_rate: 1.0 };
+        Round { elapsed_ns, ..round(&report, Direction::ClientToServer).unwrap() }
+    }
+
+    #[test]
+    fn a_round_survives_the_report() {
+        let ours = Round { peak_messages_per_sec: Some(2e6), ..of(4096, 100_000) };
+        for unit in [BandwidthUnit::Mib, BandwidthUnit::Gbit] {
+            let report = report(&ours, unit);
+            assert_eq!(report.is_in_gbits(), Some(unit == BandwidthUnit::Gbit));
+            let theirs = round(&report, Direction::ClientToServer).unwrap();
+            assert!(theirs.elapsed_ns.abs_diff(ours.elapsed_ns) <= 1);
+            assert!((theirs.peak_messages_per_sec.unwrap() - 2e6).abs() < 1.0);
+        }
+    }
+
+    #[test]
+    fn another_size_or_count_is_another_test() {
+        let plan = Plan { qps: 2, round_length: RoundLength::Iterations(50), ..plan() };
+        let of =
+            |size, iterations| Report { size, iterations, ..report(&of(size, 1000), BandwidthUnit::Mib) };
+        let ours = of(65536, 100);
+        let none = check_report(&ours, &Report::default(), &plan).unwrap_err();
+        assert!(none.hint.unwrap().contains("-b"));
+        assert!(check_report(&ours, &ours, &plan).is_ok());
+        let size = check_report(&ours, &of(8, 100), &plan).unwrap_err();
+        assert!(size.what.contains("8 bytes") && size.hint.unwrap().contains("--size"));
+        let count = check_report(&ours, &of(65536, 50), &plan).unwrap_err();
+        assert!(count.what.contains("50 messages"));
+        let by_time = Plan { round_length: RoundLength::Seconds(1.0), ..plan };
+        assert!(check_report(&ours, &of(65536, 50), &by_time).is_ok());
+    }
+}

@@ -1,0 +1,143 @@
+//! What of a plan can be carried out with a perftest at the other end, which can't be told one.
+
+use super::{Plan, RoundLength, Traffic, Transport};
+use crate::args::all_sizes;
+use crate::error::{Error, ErrorKind, Result};
+
+impl Plan {
+    /// The same plan with a perftest at the other end. A perftest that only takes writes leaves this end everything. One
+    /// that writes itself does so once for each size, without a warm-up: there are no rounds then.
+    ///
+    /// # Errors
+    /// [`ErrorKind::PerftestPeer`] for what a perftest can't do.
+    pub fn for_perftest(self) -> Result<Self> {
+        let cannot = |what: &str, hint: &str| {
+            Err(Error::new(ErrorKind::PerftestPeer, format!("the other end is perftest's: {what}"))
+                .hint(hint))
+        };
+        if self.transport == Transport::Tcp {
+            return cannot(
+                "it measures over RDMA only",
+                "leave --transport tcp out, or start this tool there",
+            );
+        }
+        if self.validate {
+            return cannot(
+                "it can't check the data, nor send what this end could check",
+                "leave --validate out, or start this tool there",
+            );
+        }
+        if self.traffic == Traffic::Unidirectional {
+            return Ok(self);
+        }
+        let writes = "where both ends write";
+        if self.is_until_stopped() {
+            return cannot(
+                &format!("{writes} it can't be told when to stop"),
+                "leave --run-infinitely out, or start this tool there",
+            );
+        }
+        if self.sizes_bytes.len() > 1 && self.sizes_bytes != all_sizes() {
+            return cannot(
+                &format!("{writes} it has one size, or the 23 of --all"),
+                "give one --size, or --all, on both ends",
+            );
+        }
+        let round_length = match self.round_length {
+            RoundLength::Seconds(_) if self.traffic == Traffic::PingPong => {
+                return cannot(
+                    "in a test by time each end stops by its own clock, and the other waits for its answer for ever",
+                    "give -n instead of -D on both ends, or start this tool there",
+                );
+            }
+            RoundLength::Seconds(_) if self.sizes_bytes.len() > 1 => {
+                return cannot("it takes no -D with --all", "give -n instead of -D on both ends");
+            }
+            RoundLength::Seconds(seconds) => RoundLength::Seconds(seconds * f64::from(self.rounds)),
+            other => other,
+        };
+        Ok(Self { round_length, rounds: 1, warmup_iterations: 0, ..self })
+    }
+
+    /// The options that a perftest at the other end needs for this plan, or must not have, and does not tell of.
+    pub fn must_match(&self) -> Vec<String> {
+        let mut options = Vec::new();
+        options.push(match self.sizes_bytes.as_slice() {
+            [size] if self.traffic == Traffic::Unidirectional => format!("-s {size}, or more, or -a"),
+            [size] => format!("-s {size}"),
+            _ if self.traffic == Traffic::Unidirectional => format!("-s {}, or more, or -a", self.largest()),
+            _ => "-a".to_owned(),
+        });
+        if self.traffic != Traffic::Unidirectional {
+            options.push(match self.round_length {
+                RoundLength::Iterations(iters) => format!("-n {iters}"),
+                RoundLength::Seconds(seconds) => format!("-D {seconds}"),
+                RoundLength::UntilStopped => "--run_infinitely".to_owned(),
+            });
+        }
+        match self.traffic {
+            Traffic::PingPong => {}
+            Traffic::Unidirectional => options.push("no -b".to_owned()),
+            Traffic::Bidirectional => options.push("-b".to_owned()),
+        }
+        if self.traffic != Traffic::PingPong {
+            options.push(format!("-q {}", self.qps));
+        }
+        options.push("-c RC".to_owned());
+        options.push("neither -R nor -z".to_owned());
+        options
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::plan;
+    use super::*;
+
+    fn refused(plan: Plan) -> String {
+        let error = plan.for_perftest().unwrap_err();
+        assert_eq!(error.kind, ErrorKind::PerftestPeer);
+        assert!(error.hint.is_some());
+        error.what
+    }
+
+    #[test]
+    fn a_perftest_that_only_takes_writes_leaves_the_plan_alone() {
+        let sizes = Plan { sizes_bytes: vec![8, 4096], ..plan() };
+        assert_eq!(sizes.clone().for_perftest().unwrap(), sizes);
+        let endless = Plan { round_length: RoundLength::UntilStopped, ..plan() };
+        assert!(endless.for_perftest().is_ok());
+    }
+
+    #[test]
+    fn a_perftest_that_writes_has_one_round_and_no_warm_up() {
+        let both =
+            Plan { traffic: Traffic::Bidirectional, round_length: RoundLength::Seconds(2.0), ..plan() };
+        let plan = both.for_perftest().unwrap();
+        assert_eq!((plan.rounds, plan.warmup_iterations), (1, 0));
+        assert_eq!(plan.round_length, RoundLength::Seconds(6.0));
+        assert!(plan.check().is_ok());
+    }
+
+    #[test]
+    fn what_perftest_cannot_do_is_refused() {
+        let both = Plan { traffic: Traffic::Bidirectional, ..plan() };
+        let turns = Plan { traffic: Traffic::PingPong, ..plan() };
+        let by_time = RoundLength::Seconds(1.0);
+        assert!(refused(Plan { validate: true, ..plan() }).contains("check the data"));
+        assert!(refused(Plan { transport: Transport::Tcp, ..plan() }).contains("RDMA only"));
+        assert!(refused(Plan { sizes_bytes: vec![8, 16], ..both.clone() }).contains("one size"));
+        assert!(refused(Plan { round_length: RoundLength::UntilStopped, ..both.clone() }).contains("stop"));
+        assert!(refused(Plan { round_length: by_time, sizes_bytes: all_sizes(), ..both }).contains("-D"));
+        assert!(refused(Plan { round_length: by_time, ..turns }).contains("clock"));
+    }
+
+    #[test]
+    fn what_must_match_is_in_perftests_words() {
+        let both = Plan { traffic: Traffic::Bidirectional, qps: 4, ..plan() };
+        assert_eq!(both.must_match()[..4], ["-s 65536", "-n 100", "-b", "-q 4"]);
+        let all = Plan { sizes_bytes: all_sizes(), traffic: Traffic::PingPong, ..plan() };
+        assert_eq!(all.must_match()[..2], ["-a", "-n 100"]);
+        assert_eq!(plan().must_match()[..2], ["-s 65536, or more, or -a", "no -b"]);
+    }
+}
