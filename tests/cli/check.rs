@@ -132,3 +132,20 @@ fn metrics_go_to_a_file() {
     assert!(text.contains("linkproof_port_active{device=\"mlx5_0\",port=\"1\"} 1"), "{text}");
     look(&fixture::infiniband(), "--metrics /does/not/exist/x").exits(3);
 }
+
+#[test]
+fn a_server_shows_its_machine_and_goes_on_serving() {
+    let port = linkproof_tests::free_port();
+    let _server = Tool::write_bw_tcp().serve(port);
+    let run = check(&format!("--peer 127.0.0.1 -p {port} --json"));
+    let document = schema::check(&run.stdout);
+    assert_eq!(document["peer"]["tool"], json!("write-bw"), "{}", run.stdout);
+    // Both are this machine.
+    assert_eq!(document["peer"]["node"]["system"], document["node"]["system"]);
+    assert_eq!(document["peer"]["node"]["nccl"]["settings"], json!({}));
+    let client = Tool::new("write-bw").args(&format!("--transport tcp -p {port} -n 5 127.0.0.1")).run();
+    client.exits(0);
+    let run = check(&format!("--peer 127.0.0.1 -p {} --json", linkproof_tests::free_port()));
+    run.exits(4);
+    assert_eq!(schema::check(&run.stdout)["verdict"]["failures"][0]["code"], json!("connection-refused"));
+}

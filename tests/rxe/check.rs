@@ -211,3 +211,18 @@ fn a_failing_tool_names_the_cause_of_what_no_node_shows() {
     let program: Vec<&str> = program.iter().copied().chain(["-u", "8", "--retry-count", "1"]).collect();
     assert_eq!(failure(&look(lab, User::Root, &program).expect_status(4)), "completion");
 }
+
+#[test]
+fn both_ends_are_set_side_by_side() {
+    let Some(lab) = Lab::get("both_ends_are_set_side_by_side") else { return };
+    let port = port();
+    let _server = server_in_a(lab, &port, &[]);
+    let program = ["rdma-check", "--peer", "a", "-p", &port, "--strict", "--json"];
+    let document = schema::check(&look(lab, User::Root, &program).expect_status(0).stdout);
+    let findings = document["findings"].as_array().expect("a list");
+    let fits = findings.iter().find(|finding| finding["code"] == "peer-fits").expect("the ends fit");
+    assert_eq!(fits["on"], serde_json::json!(["b rxe0 port 1", "a rxe0 port 1"]));
+    let _fault = Fault::set_up(lab, Vm::B, fault!("larger-mtu"));
+    let outcome = look(lab, User::Root, &program).expect_status(1);
+    assert_eq!(troubles(&schema::check(&outcome.stdout)), ["peer-mtu-differs"], "{}", outcome.show());
+}

@@ -67,6 +67,12 @@ fn full() -> Value {
     node.nccl.settings.insert("NCCL_DEBUG".to_owned(), "INFO".to_owned());
     let findings = vec![Finding::new(Code::NodeMissing, "/dev/infiniband/uverbs0 is not there").on("mlx5_0")];
     let mut document = Document::of(node, findings, View::All, true);
+    document.peer = Some(rdma_check::peer::Peer {
+        name: "node-b".to_owned(),
+        tool: "write-bw".to_owned(),
+        version: "0.1.0".to_owned(),
+        node: node_of(&fixture::infiniband()),
+    });
     document.run = Some(rdma_check::run::Run {
         command: "write-bw".to_owned(),
         device: Some("mlx5_0".to_owned()),

@@ -179,7 +179,7 @@ impl GidEntry {
     }
 
     /// Whether both addresses lie in one subnet, as far as either end knows its prefix.
-    fn shares_subnet(&self, other: &Self) -> bool {
+    pub(crate) fn shares_subnet(&self, other: &Self) -> bool {
         let Some(prefix) = self.prefix_len.or(other.prefix_len) else { return false };
         // The prefix of an IPv4 address counts from the 96 bits that map it into IPv6.
         let bits = u32::from(prefix) + if self.gid.family() == GidFamily::Ipv4 { 96 } else { 0 };

@@ -14,6 +14,7 @@ use linkproof_common::report::{JsonTarget, Layout, write_document};
 use crate::args::Args;
 use crate::document::Document;
 use crate::output::{fail, print};
+use crate::peer::Peer;
 use crate::run::Claim;
 use crate::{metrics, show};
 
@@ -47,13 +48,18 @@ fn look(args: &Args) -> Result<Document> {
     let claim = args.judgement.run.as_deref().map(Claim::of).transpose()?;
     let files = files(args)?;
     let (node, mut findings) = seen(args, &files);
+    let peer = args.judgement.peer.as_deref().map(|host| Peer::ask(host, args.judgement.port)).transpose()?;
     let run = claim.as_ref().map(|claim| claim.on(&node));
     if let (Some(claim), Some(run)) = (&claim, &run) {
         findings = finding::ranked(claim.findings(run, findings));
     }
+    if let Some(peer) = &peer {
+        findings = finding::ranked(findings.into_iter().chain(peer.findings(&node)).collect());
+    }
     let view = args.view();
     let findings = findings.into_iter().filter(|finding| view.has(finding)).collect();
     let mut document = Document::of(node, findings, view, args.judgement.strict);
+    document.peer = peer;
     document.run = run;
     document.root = args.judgement.root.as_ref().map(|root| root.display().to_string());
     Ok(document)

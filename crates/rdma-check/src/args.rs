@@ -54,6 +54,12 @@ pub struct JudgementArgs {
     /// Say whether this run would work here: a command line of write-bw or write-lat, read as the tool would read it
     #[arg(long = "for", value_name = "COMMAND", global = true)]
     pub run: Option<String>,
+    /// Set both ends side by side: the server of write-bw or write-lat on HOST is asked what it sees of its machine
+    #[arg(long, value_name = "HOST", global = true)]
+    pub peer: Option<String>,
+    /// TCP port of that server
+    #[arg(short = 'p', long, value_name = "PORT", default_value_t = 18515, global = true, value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: u16,
     /// Look at a recorded tree with /sys and /proc in it instead of this machine; libraries are not asked then
     #[arg(long, value_name = "DIR", global = true)]
     pub root: Option<PathBuf>,
@@ -95,6 +101,7 @@ const EXAMPLES: &[Example] = &[
     Example { what: "Which GID, and why", line: "rdma-check gids" },
     Example { what: "Which adapter is near which GPU", line: "rdma-check topo" },
     Example { what: "Would this run work", line: "rdma-check --for 'write-bw -d mlx5_0 -s 1M -q 8'" },
+    Example { what: "Do the two ends fit together", line: "rdma-check --peer node-b" },
     Example { what: "Do errors grow", line: "rdma-check counters --watch 10" },
     Example {
         what: "In a job's prologue: no warnings accepted",

@@ -7,6 +7,7 @@ use linkproof_common::report::timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::View;
+use crate::peer::Peer;
 use crate::run::Run;
 
 /// The name that messages begin with.
@@ -35,6 +36,9 @@ pub struct Document {
     /// What was seen; absent where nothing was looked at.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub node: Option<Node>,
+    /// The other end, where it was asked.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub peer: Option<Peer>,
     /// The run that was asked about, and what would come of it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub run: Option<Run>,
@@ -67,6 +71,7 @@ impl Document {
             root: None,
             view,
             node: None,
+            peer: None,
             run: None,
             findings: Vec::new(),
             verdict: Verdict { ok: false, worst: None, failures: Vec::new() },

@@ -9,6 +9,7 @@ pub mod args;
 pub mod document;
 pub mod metrics;
 mod output;
+pub mod peer;
 pub mod run;
 pub mod show;
 mod view;

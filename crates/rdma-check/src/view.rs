@@ -24,14 +24,14 @@ impl View {
     pub fn has(self, finding: &Finding) -> bool {
         // Without a device there is nothing to look at, and what was asked is answered, in every view.
         finding.code == Code::NoDevice
-            || finding.topic == Topic::Run
+            || matches!(finding.topic, Topic::Run | Topic::Peer)
             || self.topics().contains(&finding.topic)
     }
 
     fn topics(self) -> &'static [Topic] {
-        use Topic::{Counters, Device, Gpu, Limits, Nccl, Network, Pci, Run};
+        use Topic::{Counters, Device, Gpu, Limits, Nccl, Network, Pci, Peer, Run};
         match self {
-            Self::All => &[Run, Device, Network, Limits, Pci, Gpu, Nccl, Counters],
+            Self::All => &[Run, Peer, Device, Network, Limits, Pci, Gpu, Nccl, Counters],
             Self::Gids => &[Device, Network],
             Self::Topo => &[Pci, Gpu],
             Self::Limits => &[Limits],

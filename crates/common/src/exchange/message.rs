@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::gid::LinkOffer;
 use crate::intervals::Interval;
 use crate::memory::EndMemory;
+use crate::node::Node;
 use crate::plan::Plan;
 use crate::qp::QpAddress;
 use crate::report::{Conditions, Document, Evidence, RdmaEnd, Round, TcpEnd};
@@ -55,6 +56,11 @@ pub enum Message {
         tool: String,
         /// The machine.
         host: Host,
+    },
+    /// Server, to a client that only looks (see [`crate::serve::LOOKER`]): what is seen of my machine. The connection ends here.
+    Node {
+        /// What its files say.
+        node: Box<Node>,
     },
     /// Server: I have your proposal, and serve another client first. Said at once and then each second.
     Wait {
@@ -143,6 +149,7 @@ impl Message {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Hello { .. } => "hello",
+            Self::Node { .. } => "node",
             Self::Wait { .. } => "wait",
             Self::Propose { .. } => "propose",
             Self::Agree { .. } => "agree",
@@ -225,6 +232,7 @@ mod tests {
             Message::Ready,
             Message::Begin { stretch: Stretch { point: 3, round: None } },
             Message::Propose { plan: crate::plan::tests::plan(), link: None },
+            Message::Node { node: Box::default() },
             Message::Wait { serving: Some("10.0.0.1:4000".to_owned()), ahead: 2 },
             Message::End { per_qp: vec![1, 2] },
             Message::Interval {

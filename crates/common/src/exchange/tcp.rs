@@ -148,6 +148,12 @@ impl TcpChannel {
         self.send_now(&frame(message)?)
     }
 
+    /// Has the kernel take up to `bytes` at once, as far as it lets itself be asked: what is said has to fit whole.
+    pub fn make_room(&mut self, bytes: usize) {
+        // Where it refuses, a message that is too long is given up as any other.
+        let _ = socket2::SockRef::from(&self.socket).set_send_buffer_size(bytes);
+    }
+
     fn send_now(&mut self, bytes: &[u8]) -> Result<()> {
         match self.socket.write(bytes) {
             Ok(count) if count == bytes.len() => Ok(()),

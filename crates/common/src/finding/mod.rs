@@ -11,11 +11,13 @@ mod gpu;
 mod limits;
 mod nccl;
 mod network;
+mod pair;
 mod pci;
 
 pub use counters::growth;
 pub use device::is_usable;
 pub use explain::explain;
+pub use pair::{End, compare};
 
 use serde::{Deserialize, Serialize};
 
@@ -67,6 +69,8 @@ pub enum Topic {
     Counters,
     /// The run that was asked about.
     Run,
+    /// The other end.
+    Peer,
 }
 
 macro_rules! findings {
@@ -123,6 +127,26 @@ findings! {
     AdapterIdle = "adapter-without-rdma": Device, Warning, "no-rdma-device",
         "the adapter carries Ethernet at most: no RDMA device belongs to it",
         "load its RDMA driver (modprobe mlx5_ib); in a container or with rdma's netns mode exclusive, the device may be in another namespace (rdma system)";
+    /// No port of one of the ends can be used.
+    PeerUnfit = "peer-without-port": Peer, Unfit, "port-not-active",
+        "there is nothing to connect", "see what is found on that host";
+    /// The ends have no addresses that fit together.
+    PeerGids = "peer-no-common-gid": Peer, Unfit, "gid-family",
+        "the two ports can't talk to each other", "ports of one kind, and addresses of one family and RoCE version on both";
+    /// The active MTUs differ.
+    PeerMtu = "peer-mtu-differs": Peer, Warning, "mtu-of-a-port",
+        "connections take the smaller of the two; tools that do not agree on it fail on messages larger than that",
+        "the same MTU on both interfaces, and on the switches between";
+    /// The ends are in different subnets.
+    PeerRouted = "peer-in-another-subnet": Peer, Note, "roce-addressing",
+        "the fabric has to route between these addresses, with RoCE's priorities kept",
+        "see that a route exists: ip route get ADDRESS from OWN_ADDRESS";
+    /// The ports' rates differ.
+    PeerRate = "peer-rate-differs": Peer, Note, "peers",
+        "the slower port bounds the bandwidth, and congests the switch in one direction", "";
+    /// The kernels differ.
+    PeerKernel = "peer-kernel-differs": Peer, Note, "peers",
+        "drivers may behave differently on the two ends", "bring them to one version where results differ by direction";
     /// There is no RDMA device.
     NoDevice = "no-rdma-device": Device, Unfit, "no-rdma-device",
         "nothing can be measured over RDMA here; TCP can (--transport tcp)",
@@ -313,6 +337,8 @@ findings! {
         "see whether they still grow (rdma-check counters --watch 10), and on which: symbol errors are the cable's, discards and notifications congestion's";
     /// The run that was asked about finds on this node what it needs.
     RunPossible = "run-possible": Run, Ok, "usage", "nothing on this node stops it; the other end has its own word", "";
+    /// The ends fit together.
+    PeerFits = "peer-fits": Peer, Ok, "roce-addressing", "a run would be addressed so", "";
     /// A port can be used.
     PortUsable = "port-usable": Device, Ok, "port-not-active", "a run can use it", "";
     /// Enough memory can be locked.

@@ -160,3 +160,11 @@ fn settings_of_nccl_come_from_the_file_and_the_environment_goes_before() {
     assert_eq!((nccl.setting("NCCL_DEBUG"), nccl.settings.len()), (Some("INFO"), 2));
     assert!(nccl.is_on("NCCL_IB_DISABLE"));
 }
+
+#[test]
+fn a_large_node_can_be_shown_in_one_message() {
+    let node = node_of(&fixture::eight_by_eight());
+    let bytes = serde_json::to_vec(&node).unwrap().len();
+    // The kernel takes that much at once by default; counters and GIDs of real adapters double what a fixture has.
+    assert!(bytes < 64 << 10, "{bytes}");
+}

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::complaints::Complaints;
-use super::newcomer::Newcomer;
+use super::newcomer::{Newcomer, Progress};
 use super::{Client, Manners, Shared};
 use crate::error::{Error, ErrorKind, Result, show_io_error};
 use crate::exchange::tcp::show_address;
@@ -145,8 +145,9 @@ impl Door {
     fn greet(&mut self) {
         for mut newcomer in std::mem::take(&mut self.newcomers) {
             match newcomer.listen(&self.manners) {
-                Ok(false) => self.newcomers.push(newcomer),
-                Ok(true) => {
+                Ok(Progress::Greeting) => self.newcomers.push(newcomer),
+                Ok(Progress::Answered) => {}
+                Ok(Progress::Proposed) => {
                     if let Some(client) = newcomer.into_client() {
                         self.queue(client);
                     }

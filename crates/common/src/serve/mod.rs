@@ -23,6 +23,10 @@ use crate::exchange::hold::Hold;
 use crate::exchange::tcp::{TcpChannel, show_address};
 use crate::interrupt;
 
+/// What a client calls itself that only looks: it is shown this machine ([`crate::exchange::Message::Node`]), and takes no
+/// turn.
+pub const LOOKER: &str = "rdma-check";
+
 /// How often an idle server looks whether it shall stop.
 const LOOK_AROUND: Duration = Duration::from_millis(100);
 

@@ -3,11 +3,13 @@
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use super::{Client, Manners};
+use super::{Client, LOOKER, Manners};
 use crate::environment::Host;
 use crate::error::{Error, ErrorKind, Origin, Result};
 use crate::exchange::tcp::{TcpChannel, show_address};
 use crate::exchange::{Channel, Message, out_of_order};
+use crate::host::HostFiles;
+use crate::node::Node;
 use crate::session::known_peer;
 
 /// How long the whole greeting may take, preamble, `hello` and `propose`: a client has all three ready before it
@@ -15,6 +17,9 @@ use crate::session::known_peer;
 pub(super) const GREETING_LIMIT: Duration = Duration::from_secs(3);
 /// Messages that are read of one at a time, before the others have their turn.
 const AT_A_TIME: usize = 16;
+
+/// A node with eight GPUs and as many adapters takes some 60 KB.
+const ROOM_FOR_A_NODE: usize = 256 << 10;
 
 /// One of them.
 pub(super) struct Newcomer {
@@ -29,6 +34,17 @@ enum Stage {
     Hello,
     Propose(Vec<Host>),
     Done(Vec<Host>),
+    Answered,
+}
+
+/// How far it has come.
+pub(super) enum Progress {
+    /// It has more to say.
+    Greeting,
+    /// It has proposed a plan.
+    Proposed,
+    /// It wanted to look only, and has got what there is to see.
+    Answered,
 }
 
 impl Newcomer {
@@ -42,11 +58,11 @@ impl Newcomer {
         matches!(self.stage, Stage::Preamble) && self.channel.is_silent()
     }
 
-    /// Hears what it has said since, without waiting; true once it has proposed a plan.
+    /// Hears what it has said since, without waiting.
     ///
     /// # Errors
     /// Why it is to be turned away; it was told, where it could understand.
-    pub(super) fn listen(&mut self, manners: &Manners) -> Result<bool> {
+    pub(super) fn listen(&mut self, manners: &Manners) -> Result<Progress> {
         let heard = self.hear(manners);
         if let Err(error) = &heard
             && error.origin == Origin::Local
@@ -58,12 +74,12 @@ impl Newcomer {
         heard.map_err(|error| error.fact("client", show_address(self.from)))
     }
 
-    fn hear(&mut self, manners: &Manners) -> Result<bool> {
+    fn hear(&mut self, manners: &Manners) -> Result<Progress> {
         if matches!(self.stage, Stage::Preamble) && self.channel.answer_preamble()? {
             self.stage = Stage::Hello;
         }
         for _ in 0..AT_A_TIME {
-            if matches!(self.stage, Stage::Preamble | Stage::Done(_)) {
+            if matches!(self.stage, Stage::Preamble | Stage::Done(_) | Stage::Answered) {
                 break;
             }
             match self.channel.receive_within(Duration::ZERO)? {
@@ -71,10 +87,12 @@ impl Newcomer {
                 None => break,
             }
         }
-        if matches!(self.stage, Stage::Done(_)) {
-            return Ok(true);
+        match self.stage {
+            Stage::Done(_) => Ok(Progress::Proposed),
+            Stage::Answered => Ok(Progress::Answered),
+            _ if self.since.elapsed() > GREETING_LIMIT => Err(self.too_slow()),
+            _ => Ok(Progress::Greeting),
         }
-        if self.since.elapsed() > GREETING_LIMIT { Err(self.too_slow()) } else { Ok(false) }
     }
 
     fn heard(&mut self, message: Message, manners: &Manners) -> Result<()> {
@@ -86,6 +104,13 @@ impl Newcomer {
                 Stage::Done(hosts)
             }
             (Stage::Propose(_), other) => return Err(out_of_order("propose", &other)),
+            (_, Message::Hello { tool, .. }) if tool == LOOKER => {
+                let hello = Message::Hello { tool: manners.tool.to_owned(), host: (manners.host)() };
+                self.channel.make_room(ROOM_FOR_A_NODE);
+                self.channel.say(&hello)?;
+                self.channel.say(&Message::Node { node: Box::new(to_show()) })?;
+                Stage::Answered
+            }
             (_, hello) => {
                 let client = known_peer(hello, manners.tool, &self.channel.peer())?;
                 let host = (manners.host)();
@@ -114,4 +139,9 @@ impl Newcomer {
             _ => None,
         }
     }
+}
+
+/// What anybody who can connect may see of this machine: what a result has of it as well, and nothing of the environment.
+fn to_show() -> Node {
+    Node { nccl: Default::default(), ..Node::of_files(&HostFiles::this_machine()) }
 }

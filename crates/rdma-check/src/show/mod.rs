@@ -46,8 +46,11 @@ fn heading(document: &Document) -> String {
         );
     }
     let root = document.root.as_ref().map_or(String::new(), |root| format!("\n Recorded in  : {root}"));
+    let peer = document.peer.as_ref().map_or(String::new(), |peer| {
+        format!("\n Peer         : {}, by its {} {}", peer.name, peer.tool, peer.version)
+    });
     let run = document.run.as_ref().map_or(String::new(), |run| format!("\n Run          : {}", run.command));
-    format!("{what}{root}{run}\n Verdict      : {}", verdict(document))
+    format!("{what}{root}{run}{peer}\n Verdict      : {}", verdict(document))
 }
 
 fn verdict(document: &Document) -> String {
