@@ -10,6 +10,7 @@ mod failures;
 mod intervals;
 mod latency;
 mod limits;
+mod matrix;
 mod measuring;
 mod pace;
 mod queue_options;

@@ -5,7 +5,7 @@
 use linkproof_common::args::{DeviceArgs, Parse, parse};
 use linkproof_common::conduct::Ends;
 use linkproof_common::error::{Error, ErrorKind, Result};
-use linkproof_common::finding::{Code, Finding, Severity};
+use linkproof_common::finding::{Code, Finding, Severity, Topic};
 use linkproof_common::gid::{self, LinkLayer};
 use linkproof_common::node::{Node, NodeFile, RdmaDevice, RdmaPort, roce_mtu};
 use linkproof_common::plan::{BufferLayout, Plan, Role, Transport};
@@ -222,12 +222,13 @@ impl Claim {
         if !self.uses_node() {
             return findings;
         }
+        let found = found.into_iter().filter(|finding| concerns(run, finding));
         // What stops every default run need not stop this one.
         let for_this_run = |finding: Finding| {
             let stops = finding.severity == Severity::Unfit && run.failures.is_empty();
             if stops { finding.as_bad_as(Severity::Warning) } else { finding }
         };
-        findings.extend(found.into_iter().map(for_this_run));
+        findings.extend(found.map(for_this_run));
         findings
     }
 }
@@ -240,6 +241,18 @@ impl Run {
         let pins = self.pins_bytes.map_or(String::new(), |bytes| format!(", and pin {}", ByteSize(bytes)));
         format!("it would use {device}{port}{gid}{pins}")
     }
+}
+
+/// Whether a finding is of the device that the run would use, or of more than one device.
+fn concerns(run: &Run, finding: &Finding) -> bool {
+    let of_devices = matches!(finding.topic, Topic::Device | Topic::Network | Topic::Pci | Topic::Counters);
+    let Some(device) = run.device.as_ref().filter(|_| of_devices) else { return true };
+    // What several interfaces do to each other is found of interfaces, not of devices.
+    let of_interfaces = matches!(
+        finding.code,
+        Code::SameSubnet | Code::ReversePath | Code::DefaultRoutes | Code::BondMemberDown
+    );
+    of_interfaces || finding.on.is_empty() || finding.on.iter().any(|on| on.split(' ').next() == Some(device))
 }
 
 /// The tool's own error as a finding: its section is the error's.
@@ -343,6 +356,22 @@ mod tests {
         let node = Node::read(&HostFiles::below(folder.path()));
         let findings = claim.findings(&claim.on(&node), examine(&node));
         assert_eq!(findings.iter().map(|finding| finding.code).collect::<Vec<_>>(), [Code::RunPossible]);
+    }
+
+    #[test]
+    fn what_other_devices_have_is_not_this_runs_concern() {
+        let state = "/sys/devices/pci0000:26/0000:26:01.0/0000:27:00.0/0000:28:01.0/0000:2a:00.0/infiniband/mlx5_1/ports/1/state";
+        let tree = fixture::pairs(2).with(state, "1: DOWN");
+        let folder = tempfile::tempdir_in(fixture::quick_folder()).unwrap();
+        tree.write_to(folder.path()).unwrap();
+        let node = Node::read(&HostFiles::below(folder.path()));
+        let warned = |command: &str| {
+            let claim = Claim::of(command).unwrap();
+            let findings = claim.findings(&claim.on(&node), examine(&node));
+            findings.iter().any(|finding| finding.code == Code::PortDown)
+        };
+        assert!(!warned("write-bw -d mlx5_0 node-b"));
+        assert!(warned("write-bw -d mlx5_1 node-b"));
     }
 
     #[test]

@@ -44,7 +44,10 @@ pub(super) fn check(node: &Node) -> Vec<Finding> {
         ));
     }
     for device in &node.devices {
-        found.extend(blocked(node, device).map(|finding| finding.on(&device.name).as_bad_as(blocking)));
+        found.extend(blocked(node, device).map(|finding| {
+            let is_harmless = any_usable && is_others(node, &finding);
+            finding.on(&device.name).as_bad_as(if is_harmless { Severity::Note } else { blocking })
+        }));
         found.extend(remarks(device).into_iter().map(|finding| finding.on(&device.name)));
         for port in &device.ports {
             let name = name_of(device, port);
@@ -66,6 +69,11 @@ pub(super) fn check(node: &Node) -> Vec<Finding> {
     found
 }
 
+/// In a container all devices of the host show, and those that were not given to it are no fault.
+fn is_others(node: &Node, finding: &Finding) -> bool {
+    node.system.container.is_some() && matches!(finding.code, Code::NodeMissing | Code::AdapterIdle)
+}
+
 fn describe(port: &RdmaPort) -> String {
     let layer = port.link_layer.map_or("", LinkLayer::name);
     let rate = port.rate.as_ref().map_or(String::new(), |rate| format!(", {rate}"));
@@ -73,14 +81,20 @@ fn describe(port: &RdmaPort) -> String {
 }
 
 fn idle_adapters(node: &Node) -> Vec<Finding> {
-    let severity = if node.devices.is_empty() { Severity::Unfit } else { Severity::Warning };
+    let severity = |finding: &Finding| match node.devices.is_empty() {
+        true => Severity::Unfit,
+        false if is_others(node, finding) => Severity::Note,
+        false => Severity::Warning,
+    };
     let finding = |adapter: &crate::node::Adapter| {
         let driver = adapter
             .driver
             .as_ref()
             .map_or("without a driver".to_owned(), |driver| format!("with the driver {driver}"));
         let seen = format!("{} is on the PCI bus {driver}, and has no RDMA device", adapter.identity);
-        Finding::new(Code::AdapterIdle, seen).on(&adapter.address).as_bad_as(severity)
+        let finding = Finding::new(Code::AdapterIdle, seen).on(&adapter.address);
+        let severity = severity(&finding);
+        finding.as_bad_as(severity)
     };
     node.idle_adapters.iter().map(finding).collect()
 }

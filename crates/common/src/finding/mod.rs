@@ -188,7 +188,7 @@ findings! {
         "the port sends packets of another size than its interface's MTU allows: ends may disagree, and large messages stall",
         "take the interface down and up after its MTU was changed";
     /// RDMA interfaces have different MTUs.
-    MtuDiffers = "mtu-differs": Network, Warning, "mtu-of-a-port",
+    MtuDiffers = "mtu-differs": Network, Note, "mtu-of-a-port",
         "ports that are meant to be alike send packets of different sizes: rails differ in speed, and connections between them take the smaller",
         "the same MTU on all of them, and on the switches";
     /// The interface's MTU makes the port use small packets.

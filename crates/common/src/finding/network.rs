@@ -83,9 +83,18 @@ fn mtus(node: &Node) -> Vec<Finding> {
     found
 }
 
-/// The interfaces of RDMA ports that packets are sent by: a member of a bond has no address of its own.
+/// The interfaces that RoCE packets are sent by. A member of a bond has no address of its own, and InfiniBand's packets do
+/// not go by IP.
 fn carriers(node: &Node) -> Vec<&Netdev> {
-    node.netdevs.iter().filter(|netdev| netdev.master.is_none()).collect()
+    let of_roce = |netdev: &&Netdev| {
+        let ports = node.ports().filter(|(_, port)| port.link_layer == Some(LinkLayer::Ethernet));
+        ports
+            .flat_map(|(_, port)| {
+                port.gids.iter().filter_map(|entry| entry.netdev.as_deref()).chain(port.netdev.as_deref())
+            })
+            .any(|name| name == netdev.name)
+    };
+    node.netdevs.iter().filter(|netdev| netdev.master.is_none()).filter(of_roce).collect()
 }
 
 fn same_subnet(node: &Node) -> Vec<Finding> {

@@ -132,6 +132,48 @@ fn doubtful_settings_of_nccl_are_named() {
 }
 
 #[test]
+fn a_container_sees_the_hosts_other_devices_and_that_is_no_fault() {
+    let mut tree = fixture::pairs(2).without("/dev/infiniband/uverbs1");
+    assert_eq!(troubles(&tree), [(Warning, "device-node-missing")]);
+    tree.file("/proc/self/cgroup", "0::/kubepods/pod1");
+    assert_eq!(troubles(&tree), []);
+}
+
+#[test]
+fn access_control_counts_below_the_root_port_only() {
+    // Extended capability 0x000d, whose control register redirects requests.
+    let mut config = vec![0_u8; 4096];
+    config[0x100..0x108].copy_from_slice(&[0x0d, 0, 1, 0, 0, 0, 0b100, 0]);
+    let with_acs = |bridge: &str| {
+        let mut tree = fixture::pairs(1);
+        tree.file(format!("{bridge}/config"), &config);
+        troubles(&tree)
+    };
+    let root_port = "/sys/devices/pci0000:15/0000:15:01.0";
+    assert_eq!(with_acs(root_port), []);
+    let towards_nic = format!("{root_port}/0000:16:00.0/0000:17:01.0");
+    assert_eq!(with_acs(&towards_nic), [(Warning, "acs-redirects")]);
+}
+
+#[test]
+fn infiniband_interfaces_in_one_subnet_are_no_matter() {
+    let mut tree = fixture::pairs(2);
+    for (index, path) in [
+        "/sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:01.0/0000:19:00.0",
+        "/sys/devices/pci0000:26/0000:26:01.0/0000:27:00.0/0000:28:01.0/0000:2a:00.0",
+    ]
+    .iter()
+    .enumerate()
+    {
+        tree.file(format!("{path}/net/ib{index}/dev_port"), "0")
+            .file(format!("{path}/net/ib{index}/mtu"), "2044");
+        tree.link(format!("/sys/class/net/ib{index}"), format!("{path}/net/ib{index}"));
+    }
+    tree.routes(&[("ib0", "000A4D0A", "00FFFFFF"), ("ib1", "000A4D0A", "00FFFFFF")]);
+    assert_eq!(troubles(&tree), []);
+}
+
+#[test]
 fn one_sick_port_beside_sound_ones_is_a_warning() {
     let state = "/sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:01.0/0000:19:00.0/infiniband/mlx5_0/ports/1/state";
     assert_eq!(troubles(&fixture::eight_by_eight().with(state, "1: DOWN")), [(Warning, "port-not-active")]);

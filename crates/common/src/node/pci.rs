@@ -48,9 +48,9 @@ pub struct PciFunction {
     /// Whether it may send writes with relaxed ordering.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub relaxed_ordering: Option<bool>,
-    /// The bridges above it whose access control sends traffic between devices up to the root.
+    /// The ports of switches above it whose access control sends traffic between devices up to the root.
     pub acs_redirecting: Vec<String>,
-    /// Whether the bridges' access control could be looked at.
+    /// Whether the access control of all of them could be looked at.
     pub acs_seen: bool,
 }
 
@@ -103,7 +103,9 @@ impl PciFunction {
         let physical = files.real(&format!("{real}/physfn"));
         let virtual_function = physical.is_some();
         let of_link = physical.unwrap_or_else(|| real.clone());
-        let above = bridges(&real);
+        // Traffic between devices turns round in a switch, below the root port; what has come to that is at the root anyway.
+        let mut above = bridges(&real);
+        above.pop();
         let acs: Vec<Option<bool>> = above.iter().map(|bridge| acs_redirects(files, bridge)).collect();
         let redirecting = above.iter().zip(&acs).filter(|(_, redirects)| **redirects == Some(true));
         Some(Self {
@@ -115,7 +117,7 @@ impl PciFunction {
             iommu: files.words(&format!("{real}/iommu_group/type")),
             relaxed_ordering: config(files, &real).and_then(|config| relaxed_ordering(&config)),
             acs_redirecting: redirecting.filter_map(|(bridge, _)| last(bridge)).collect(),
-            acs_seen: acs.iter().all(Option::is_some) && !acs.is_empty(),
+            acs_seen: acs.iter().all(Option::is_some),
             address,
             path,
         })
