@@ -4,14 +4,12 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use linkproof_common::error::{ErrorKind, ExitStatus};
+use linkproof_common::finding::Code;
 
 const PAGE: &str = include_str!("../../docs/failure-cases.md");
-/// The pages whose tables have the codes of warnings and findings.
-const CODES: &[&str] = &[
-    include_str!("../../docs/troubleshooting.md"),
-    include_str!("../../docs/measuring.md"),
-    include_str!("../../docs/collectives.md"),
-];
+/// The pages whose tables have the codes of warnings.
+const WARNINGS: &[&str] =
+    &[include_str!("../../docs/measuring.md"), include_str!("../../docs/collectives.md")];
 /// Fewer than this many and the page is no evidence of anything.
 const LEAST_COVERED: usize = 80;
 
@@ -92,15 +90,16 @@ fn every_report_is_there_once_and_the_figures_at_the_top_are_theirs() {
     assert!(PAGE.contains(&figures), "the page should say {figures}");
 }
 
-/// Codes of warnings and findings: the first cell of a row, in backticks.
-fn codes_in_tables() -> HashSet<&'static str> {
-    let rows = CODES.iter().flat_map(|page| page.lines()).filter_map(|line| line.strip_prefix("| `"));
-    rows.filter_map(|rest| rest.split_once("` |")).map(|(code, _)| code).collect()
+/// Codes of warnings, the first cell of a row in backticks, and of rdma-check's findings.
+fn other_codes() -> HashSet<&'static str> {
+    let rows = WARNINGS.iter().flat_map(|page| page.lines()).filter_map(|line| line.strip_prefix("| `"));
+    let warnings = rows.filter_map(|rest| rest.split_once("` |")).map(|(code, _)| code);
+    warnings.chain(Code::ALL.iter().map(|code| code.name())).collect()
 }
 
 #[test]
 fn every_code_is_one_and_has_its_exit_status() {
-    let others = codes_in_tables();
+    let others = other_codes();
     assert!(others.contains("short-rounds") && others.contains("straggler"), "the tables look otherwise now");
     // Only codes are in lower case and nothing else: variables, options, commands and names have something of their own.
     let is_word = |text: &&str| text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');

@@ -52,6 +52,7 @@ pub(crate) fn full_perftest() -> Document {
         program: "perftest".into(),
         version: "6.06".into(),
         without: vec![Guarantee::Validation, Guarantee::PeerDocument, Guarantee::PeerError],
+        reports: vec![Direction::ServerToClient],
         must_match: vec!["-s 65536".into()],
     });
     document

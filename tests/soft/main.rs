@@ -8,6 +8,7 @@ mod limits;
 mod model;
 mod option;
 mod perftest;
+mod perftest_client;
 mod perftest_server;
 mod posting;
 mod requests;

@@ -170,3 +170,26 @@ fn a_client_that_is_told_to_speak_our_protocol_only_says_what_it_found() {
     client.exits(4);
     client.says(&["it is perftest: leave --peer-protocol out"]);
 }
+
+#[test]
+fn latency_is_measured_against_its_server() {
+    let name = "latency_is_measured_against_its_server";
+    for options in ["", "-s 8 -n 200"] {
+        let Some(perftest) = Perftest::serve(name, "ib_write_lat", options) else { return };
+        let (document, server) = perftest.measure(options);
+        let row = &document["results"][0];
+        assert_eq!(
+            (number(&server, 0), number(&server, 1)),
+            (row["size_bytes"].as_f64().expect("a size"), row["iterations"].as_f64().expect("a count"),)
+        );
+    }
+}
+
+#[test]
+fn a_latency_test_of_another_length_is_told() {
+    let name = "a_latency_test_of_another_length_is_told";
+    let Some(perftest) = Perftest::serve(name, "ib_write_lat", "-n 100") else { return };
+    let client = perftest.client("-n 200");
+    client.exits(4);
+    client.says(&["99 round trips", "must match on the other end: -s 2; -n 200"]);
+}

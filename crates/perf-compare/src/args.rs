@@ -318,7 +318,11 @@ const METHOD: &str = "Method (docs/measuring.md, \"Comparing two arms\"):
   changed, below threshold  it excludes no change, and the change is smaller
   equal within threshold    the whole interval is within the threshold: evidence of no change
   no measurable difference  it holds no change and more than the threshold: the measurement can't tell
-  One primary figure has the verdict that counts. Odd rounds are shown and never dropped.";
+  One primary figure has the verdict that counts. Odd rounds are shown and never dropped.
+  baseline check: a point regressed where it is worse by more than --tolerance and by more than runs differ anyway, as
+  1 of 100 checks of runs that are alike has it. A baseline of fewer than three runs decides nothing.
+  fleet: a member is odd where it is further from the median than the threshold, and than the farthest in 99 of 100
+  fleets of as many alike members. In fewer than five nobody is.";
 
 const EXIT_STATUSES: &str = "Exit status:
   0  compared

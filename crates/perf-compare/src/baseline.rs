@@ -315,10 +315,10 @@ impl Checked {
             percent(self.tolerance_percent / 100.0),
             percent(self.false_alarm_percent / 100.0).trim_end_matches(" %")
         );
-        let differing = self.differences.iter().filter(|it| it.name != "version" || !it.allowed);
-        let lines: Vec<String> = differing
-            .map(|it| format!("  {}  {}: {}; new: {}\n", it.name, self.baseline, it.baseline, it.runs))
-            .collect();
+        let line = |it: &DifferenceOut| {
+            format!("  {}  {}: {}; new: {}\n", it.name, self.baseline, it.baseline, it.runs)
+        };
+        let lines: Vec<String> = self.differences.iter().map(line).collect();
         if !lines.is_empty() {
             text.push_str(" Conditions that differ\n");
             text.push_str(&lines.concat());

@@ -275,7 +275,7 @@ impl Fleet {
     fn rule(&self) -> String {
         match self.limit {
             Some(limit) => format!(
-                "more than {limit:.1} deviations (1.4826 x MAD) from the median; {} of 100 fleets of alike members have one",
+                "more than {limit:.1} deviations (1.4826 x MAD) from the median, as in {} of 100 fleets of alike members",
                 number_of_alarms(self.false_alarm_percent)
             ),
             None => format!("nobody is called so in a fleet of fewer than {LEAST_MEMBERS}"),

@@ -35,13 +35,13 @@ fn run(parsed: &Parsed<Args>) -> ExitStatus {
         return arms(parsed);
     }
     let mut tool = WriteBw::default();
+    let plan = args.transfer.plan(WriteBw::NAME, ends.transport());
     match &args.peer.host {
         Some(host) => {
-            let plan = args.transfer.plan(WriteBw::NAME, ends.transport());
             let output = Output::of_client(WriteBw::NAME, &args.output, &args.transfer.long);
             client::run(&mut tool, ends, host, plan, &output)
         }
-        None => server::run(&mut tool, ends, &given_of::<TransferArgs>(&parsed.given), &args.output),
+        None => server::run(&mut tool, ends, &given_of::<TransferArgs>(&parsed.given), plan, &args.output),
     }
 }
 

@@ -17,7 +17,7 @@ use linkproof_common::report::Round;
 use linkproof_common::session::MeasureInTurn;
 use linkproof_common::watch::{Stop, Until, Watched};
 
-use crate::pingpong::{NoLook, ping, pong};
+use crate::pingpong::{NoLook, follow, lead, ping, pong};
 
 /// Samples that a round keeps one by one: 128 MiB of them. Longer rounds go by time, and into a histogram.
 pub(crate) const MAX_RAW_SAMPLES: u64 = 16 << 20;
@@ -69,8 +69,9 @@ impl Tool for WriteLat {
 
     fn perform(&mut self, stage: &mut Stage) -> Result<Performed> {
         match stage.session.role() {
-            Role::Server => answer(stage),
-            Role::Client => match (stage.stretch.round, stage.plan().round_iterations()) {
+            // A perftest takes the time on both ends.
+            Role::Server if !stage.session.with_perftest() => answer(stage),
+            _ => match (stage.stretch.round, stage.plan().round_iterations()) {
                 (None, _) => {
                     self.ask(stage, stage.plan().warmup_iterations, HdrSamples::new(), None, |_| &[])
                 }
@@ -100,6 +101,8 @@ struct Ping<'a, 'b, S> {
     clock: FineClock,
     look: &'a mut AnyLook<'b>,
     limit: u64,
+    /// Which end this is, where the other one is a perftest: its server begins, and both take the time.
+    perftest: Option<Role>,
     stop: &'a Stop,
     samples: &'a mut S,
     answered: &'a mut u64,
@@ -121,6 +124,8 @@ impl<S: Samples> Ping<'_, '_, S> {
         let begin = clock.now_ns();
         let Self { limit, stop, samples, look, .. } = self;
         *self.answered = match look {
+            _ if self.perftest == Some(Role::Client) => follow(path, limit, clock, stop, samples),
+            _ if self.perftest == Some(Role::Server) => lead(path, limit, clock, stop, samples),
             Some(look) => ping(path, limit, clock, stop, samples, look),
             None => ping(path, limit, clock, stop, samples, &mut NoLook),
         }?;
@@ -165,6 +170,7 @@ impl WriteLat {
             look: &mut look,
             clock: self.clock.get_or_insert_with(|| FineClock::best(&HostFiles::this_machine())).0,
             limit,
+            perftest: stage.session.with_perftest().then(|| stage.session.role()),
             stop: &stop,
             samples: &mut samples,
             answered: &mut answered,
@@ -173,7 +179,8 @@ impl WriteLat {
         let watched = watch(stage, until, &stop, latencies, ping)?;
         let partial = watched.interrupted && answered < limit && !stage.plan().is_until_stopped();
         let (stretch, size_bytes) = (stage.stretch, stage.slots.size);
-        let direction = stage.session.role().writes();
+        // Both write; a round is told of as the client's, whoever takes the time.
+        let direction = Role::Client.writes();
         let round = |number| Round {
             size_bytes,
             round: number,

@@ -36,6 +36,7 @@ fn run(parsed: &Parsed<Args>) -> ExitStatus {
             &mut WriteLat::new(),
             ends,
             &given_of::<LatencyArgs>(&parsed.given),
+            args.latency.plan(ends.transport()),
             &args.output,
         );
     };

@@ -93,6 +93,82 @@ pub(crate) fn ping<P: PingPong, C: Clock, S: Samples, L: Look>(
     Ok(answered)
 }
 
+/// The same where the peer's first message comes before this end's, as perftest's server has it: each ping of this end is
+/// the answer to the peer's last, and its own answer is the peer's next. The last ping is not answered, so that there is a
+/// sample fewer than messages. Gives how many messages were sent.
+///
+/// # Errors
+/// As [`ping`].
+pub(crate) fn follow<P: PingPong, C: Clock, S: Samples>(
+    path: &mut P,
+    limit: u64,
+    clock: &C,
+    stop: &Stop,
+    samples: &mut S,
+) -> Result<u64> {
+    while !path.arrived(1)? {
+        if stop.must_finish() {
+            return Ok(0);
+        }
+    }
+    let mut path = Shifted { path, sent: 0, answered: 1 };
+    let answered = ping(&mut path, limit.saturating_sub(1), clock, stop, samples, &mut NoLook)?;
+    if answered + 1 == limit {
+        path.path.send(limit)?;
+        return Ok(limit);
+    }
+    Ok(answered)
+}
+
+/// The same where this end begins, with a perftest that does not say when it is ready: the first round trip is how the ends
+/// meet, and no sample.
+///
+/// # Errors
+/// As [`ping`].
+pub(crate) fn lead<P: PingPong, C: Clock, S: Samples>(
+    path: &mut P,
+    limit: u64,
+    clock: &C,
+    stop: &Stop,
+    samples: &mut S,
+) -> Result<u64> {
+    path.send(1)?;
+    while !path.arrived(1)? {
+        if stop.must_finish() {
+            return Ok(0);
+        }
+    }
+    let mut path = Shifted { path, sent: 1, answered: 1 };
+    Ok(1 + ping(&mut path, limit.saturating_sub(1), clock, stop, samples, &mut NoLook)?)
+}
+
+/// A path on which messages and answers have higher numbers than those by which they are counted.
+struct Shifted<'a, P> {
+    path: &'a mut P,
+    sent: u64,
+    answered: u64,
+}
+
+impl<P: PingPong> PingPong for Shifted<'_, P> {
+    #[inline]
+    fn send(&mut self, sequence: u64) -> Result<()> {
+        self.path.send(sequence + self.sent)
+    }
+
+    #[inline]
+    fn arrived(&mut self, sequence: u64) -> Result<bool> {
+        self.path.arrived(sequence + self.answered)
+    }
+
+    fn release(&mut self, sequence: u64) -> Result<()> {
+        self.path.release(sequence)
+    }
+
+    fn released(&mut self, sequence: u64) -> Result<bool> {
+        self.path.released(sequence)
+    }
+}
+
 /// Answers pings until `stop` says that there will be no more. Gives how many it answered.
 ///
 /// # Errors

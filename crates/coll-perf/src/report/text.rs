@@ -322,7 +322,8 @@ fn edges(document: &Document, out: &mut String) {
             line(out, "Edge", none);
         }
         for words in &witness.reducers {
-            line(out, "Switch", &format!("reduces on the way: {words}"));
+            let meaning = "busbw counts as without it, and may be above the links' rate";
+            line(out, "Switch", &format!("reduces on the way: {words}; {meaning}"));
         }
         nvlink(witness, out);
         ports(witness, out);
@@ -423,6 +424,21 @@ mod tests {
         );
         assert!(of(Kind::Alltoall, 8).contains("busbw = algbw x (n-1)/n = algbw x 0.875 for n = 8"));
         assert!(of(Kind::AllReduce, 1).contains("; no busbw: one rank has no bus;"));
+    }
+
+    #[test]
+    #[allow(clippy::field_reassign_with_default, reason = "a part of it is private")]
+    fn a_switch_that_reduces_is_told_with_what_it_does_to_busbw() {
+        let mut witness = Witness::default();
+        witness.reducers = vec!["NVLS".to_owned()];
+        let mut document = Document::begin();
+        document.evidence = vec![witness];
+        let mut out = String::new();
+        edges(&document, &mut out);
+        assert_eq!(
+            out,
+            "# Switch   : reduces on the way: NVLS; busbw counts as without it, and may be above the links' rate\n"
+        );
     }
 
     #[test]

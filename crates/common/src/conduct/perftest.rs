@@ -2,15 +2,20 @@
 //! and the ends meet only where its protocol lets them.
 
 use super::client::Ending;
-use super::{Stage, Tool, conditions};
+use super::{Ends, Stage, Tool, conditions};
+use crate::environment::Host;
 use crate::error::{Error, ErrorKind, Result};
+use crate::exchange::interrupted;
 use crate::exchange::message::Stretch;
+use crate::host::HostFiles;
 use crate::perftest::{PerftestChannel, Report};
-use crate::plan::{Plan, Role, Traffic};
-use crate::report::{BandwidthUnit, Document, Live, Output, Peer, ResultRow, Round, summarise};
-use crate::session::{LocalEnd, Session};
+use crate::plan::{Plan, Role, RoundLength, Traffic};
+use crate::report::{BandwidthUnit, Conditions, Document, Live, Output, Peer, ResultRow, Round, summarise};
+use crate::serve::Server;
+use crate::session::{LocalEnd, Session, check_local};
 use crate::units::Bandwidth;
 use crate::validate::Direction;
+use crate::watch::PEER_SILENCE_LIMIT;
 use crate::watch::sampling::Audience;
 
 /// Measures as the client of a perftest.
@@ -25,17 +30,113 @@ pub(super) fn lead<T: Tool>(
     document: &mut Document,
     output: &Output,
 ) -> Result<Ending> {
-    if plan.traffic == Traffic::PingPong {
+    let plan = plan.for_perftest()?;
+    let peer = document.peer.insert(Peer::perftest(channel.version(), &plan, Role::Client)).clone();
+    document.plan = Some(plan.clone());
+    let measured = measure(tool, channel, local, plan, Role::Client, document, output);
+    measured.map_err(|error| with_options(error, &peer))
+}
+
+/// Serves a perftest by the plan that this end's own options gave.
+///
+/// # Errors
+/// As [`lead`].
+pub(super) fn serve<T: Tool>(
+    tool: &mut T,
+    channel: &mut PerftestChannel,
+    ends: Ends,
+    server: &Server,
+    plan: Plan,
+    document: &mut Document,
+    output: &Output,
+) -> Result<()> {
+    document.hosts = vec![Host::this_machine(Role::Server, T::VERSION, &HostFiles::this_machine())];
+    let takes_only = plan.traffic == Traffic::Unidirectional;
+    // How large the messages are it does not say: room for all that it has by itself.
+    let largest = plan.largest().max(PERFTEST_LARGEST);
+    let plan = if takes_only { Plan { sizes_bytes: vec![largest], qps: 1, ..plan } } else { plan };
+    let peer = document.peer.insert(Peer::perftest(channel.version(), &plan, Role::Server)).clone();
+    let local = ends.local()?;
+    check_local(&plan, &local, Role::Server)?;
+    channel.limit_hold(Some(server.hold_of_perftest()));
+    let served = if takes_only {
+        take(channel, &local, plan, document)
+    } else {
+        document.plan = Some(plan.clone());
+        measure(tool, channel, &local, plan, Role::Server, document, output).and_then(|ending| match ending {
+            Ending::Complete => Ok(()),
+            Ending::Interrupted => Err(interrupted()),
+        })
+    };
+    served.map_err(|error| with_options(error, &peer))
+}
+
+/// The largest message of perftest's `--all`.
+const PERFTEST_LARGEST: u64 = 8 << 20;
+
+/// The part of an end that is only written to: it waits until its memory is, and that has an end, and takes what the
+/// perftest reports.
+fn take(channel: &mut PerftestChannel, local: &LocalEnd, plan: Plan, document: &mut Document) -> Result<()> {
+    let session = Session::bring_up_with_perftest(channel, local, plan, Role::Server)?;
+    note(document, &session);
+    let mut pulse = Pulse { session: &session, mark: 0 };
+    session.observer().begin_round();
+    channel.hear_key_while(PEER_SILENCE_LIMIT, || pulse.beats())?;
+    session.observer().end_round();
+    // From here on an end that has written all is silent; one that also waits to be written to begins only now.
+    pulse.beats();
+    channel.answer_meeting()?;
+    let report = channel.swap_report(&Report::default())?;
+    if pulse.beats() {
         return Err(Error::new(
             ErrorKind::PerftestPeer,
-            "write-lat does not measure against perftest's ib_write_lat",
+            "the client measures in both directions, and this end does not know what to write",
         )
-        .hint("start write-lat on both ends"));
+        .hint("leave -b out there, or start this server with --peer-protocol perftest, -b and the client's own -s, -n and -q"));
     }
-    let plan = plan.for_perftest()?;
-    let peer = document.peer.insert(Peer::perftest(channel.version(), &plan)).clone();
-    document.plan = Some(plan.clone());
-    measure(tool, channel, local, plan, document, output).map_err(|error| with_options(error, &peer))
+    let round = round(&report, Role::Client.writes()).filter(|_| report.size <= session.plan().largest());
+    let round = round.ok_or_else(|| no_report(&report))?;
+    channel.meet()?;
+    document.plan = Some(Plan {
+        sizes_bytes: vec![report.size],
+        round_length: RoundLength::Iterations((report.iterations / u64::from(session.plan().qps)).max(1)),
+        rounds: 1,
+        warmup_iterations: 0,
+        ..session.plan().clone()
+    });
+    document.rounds = vec![round];
+    document.conditions =
+        vec![Conditions { contention: session.observer().total(), ..session.conditions().clone() }];
+    document.evidence = session.evidence();
+    Ok(())
+}
+
+fn no_report(report: &Report) -> Error {
+    Error::new(ErrorKind::Protocol, "perftest reported a bandwidth that is no number, or nothing")
+        .fact("reported", format!("{report:?}"))
+}
+
+/// Whether the peer writes: the only thing that a perftest does while it measures.
+struct Pulse<'a> {
+    session: &'a Session,
+    mark: u8,
+}
+
+impl Pulse<'_> {
+    /// Whether it has written since this was asked last. Its data is the same all the time, so that every other mark at
+    /// least differs from it.
+    fn beats(&mut self) -> bool {
+        let written = self.session.was_written(self.mark, !self.mark);
+        self.mark = !self.mark;
+        written
+    }
+}
+
+/// What the document says of a connection that stands.
+fn note(document: &mut Document, session: &Session) {
+    document.link = Some(session.link().clone());
+    document.memory = Some(session.memory().clone());
+    document.conditions = vec![session.conditions().clone()];
 }
 
 /// perftest tells nobody why it does not go on, and writes beyond its memory, or waits for ever, look like a bad link.
@@ -55,13 +156,17 @@ fn measure<T: Tool>(
     channel: &mut PerftestChannel,
     local: &LocalEnd,
     plan: Plan,
+    role: Role,
     document: &mut Document,
     output: &Output,
 ) -> Result<Ending> {
-    let session = Session::bring_up_with_perftest(channel, local, plan, Role::Client)?;
-    document.link = Some(session.link().clone());
-    document.memory = Some(session.memory().clone());
-    document.conditions = vec![session.conditions().clone()];
+    let session = Session::bring_up_with_perftest(channel, local, plan, role)?;
+    note(document, &session);
+    // In a stretch in which this end writes, its own completions are what shows that the other one lives.
+    channel.limit_hold(None);
+    if session.plan().traffic == Traffic::PingPong {
+        channel.let_leave();
+    }
     let mut live = output.live(document);
     let mut run = Run { channel, session: &session, unit: output.unit() };
     let ending = run.all_points(tool, &mut live, &mut document.rounds)?;
@@ -134,16 +239,13 @@ impl Run<'_> {
         let ours = report(ours, self.unit);
         let theirs = self.channel.swap_report(&ours)?;
         check_report(&ours, &theirs, plan)?;
-        round(&theirs, Role::Server.writes()).ok_or_else(|| {
-            Error::new(ErrorKind::Protocol, "perftest reported a bandwidth that is no number, or nothing")
-                .fact("reported", format!("{theirs:?}"))
-        })
+        round(&theirs, self.session.role().peer().writes()).ok_or_else(|| no_report(&theirs))
     }
 
     /// The end of the test: a perftest that has not written hears only now how it went, and shows it as its own.
     fn part(&mut self, rounds: &[Round]) -> Result<()> {
         match self.session.plan().traffic {
-            Traffic::PingPong => return Ok(()),
+            Traffic::PingPong => return self.channel.wait_for_leave(),
             Traffic::Bidirectional => {}
             Traffic::Unidirectional => {
                 self.channel.meet()?;
@@ -241,7 +343,6 @@ fn check_report(ours: &Report, theirs: &Report, plan: &Plan) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::RoundLength;
     use crate::plan::tests::plan;
 
     fn of(size_bytes: u64, elapsed_ns: u64) -> Round {

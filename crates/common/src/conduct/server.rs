@@ -1,6 +1,6 @@
 //! The server: takes no test options, learns the plan from each client, and serves one after another.
 
-use super::{Ends, Stage, Tool, conditions, fail};
+use super::{Ends, Stage, Tool, conditions, fail, perftest};
 use crate::args::OutputArgs;
 use crate::environment::Host;
 use crate::error::{Error, ErrorKind, ExitStatus, Origin, Result};
@@ -10,33 +10,45 @@ use crate::exchange::tcp::{TcpChannel, show_address};
 use crate::exchange::{Channel, Message, PeerProtocol, interrupted, out_of_order, while_working};
 use crate::finding::explain;
 use crate::host::HostFiles;
-use crate::plan::{Role, Traffic};
+use crate::perftest::PerftestChannel;
+use crate::plan::{Plan, Role, Traffic, Transport};
 use crate::report::{Conditions, Document, Layout, Output};
-use crate::serve::{Client, Manners, Server};
+use crate::serve::{Client, Greeting, Manners, Server};
 use crate::session::{STEP_LIMIT, Session, agree, tell_peer};
 use crate::watch::PEER_SILENCE_LIMIT;
 
 /// Runs `tool` as a server until it is stopped, or has served one client with `--once`. `test_options` are the
 /// options on its command line that only a client takes.
-pub fn run<T: Tool>(tool: &mut T, ends: Ends, test_options: &[String], output: &OutputArgs) -> ExitStatus {
+///
+/// A perftest can't tell its plan: `plan` is for its clients, by this end's own options, which the server of them takes with
+/// `--peer-protocol perftest`.
+pub fn run<T: Tool>(
+    tool: &mut T,
+    ends: Ends,
+    test_options: &[String],
+    plan: Result<Plan>,
+    output: &OutputArgs,
+) -> ExitStatus {
     let layout = if ends.peer.once { Layout::Pretty } else { Layout::Line };
     let output = Output::new(T::NAME, output, layout);
     ends.note_needless(&output);
-    match listen::<T>(ends, test_options, &output) {
-        Ok(server) => serve(tool, ends, &server, &output),
+    let plan = plan_of_perftest(ends, test_options, plan);
+    match plan.and_then(|plan| Ok((listen::<T>(ends, &output)?, plan))) {
+        Ok((server, plan)) => serve(tool, ends, &server, &plan, &output),
         Err(error) => fail::<T>(error, &output),
     }
 }
 
-fn listen<T: Tool>(ends: Ends, test_options: &[String], output: &Output) -> Result<Server> {
-    refuse(test_options)?;
-    if ends.peer.peer_protocol == PeerProtocol::Perftest {
-        return Err(Error::new(
-            ErrorKind::Usage,
-            "--peer-protocol perftest is for a client: a server speaks linkproof's",
-        )
-        .hint("leave it out, or name the server's host to make this the client"));
+/// The plan for perftest's clients.
+fn plan_of_perftest(ends: Ends, test_options: &[String], plan: Result<Plan>) -> Result<Plan> {
+    if ends.peer.peer_protocol != PeerProtocol::Perftest {
+        refuse(test_options)?;
     }
+    // Over TCP there are no such clients, and whether there are is seen when one comes.
+    Plan { transport: Transport::Rdma, ..plan? }.for_perftest()
+}
+
+fn listen<T: Tool>(ends: Ends, output: &Output) -> Result<Server> {
     // The device is chosen again for each client, but a server that could serve none says so at once.
     let (files, served_with) = {
         let local = ends.local()?;
@@ -46,6 +58,11 @@ fn listen<T: Tool>(ends: Ends, test_options: &[String], output: &Output) -> Resu
     let complainer = output.clone();
     let manners = Manners {
         tool: T::NAME,
+        // Without an RDMA device there is nothing for a perftest.
+        protocol: match ends.transport() {
+            Transport::Rdma => ends.peer.peer_protocol,
+            Transport::Tcp => PeerProtocol::Linkproof,
+        },
         host: Box::new(move || Host::this_machine(Role::Server, T::VERSION, &files)),
         complain: Box::new(move |error| complainer.say_failure(error)),
     };
@@ -66,14 +83,15 @@ fn refuse(test_options: &[String]) -> Result<()> {
         ),
     )
     .hint(
-        "give them to the client, which tells the server; or name the server's host to make this the client",
+        "give them to the client, which tells the server; or name the server's host to make this the client; perftest's \
+         clients can't tell: --peer-protocol perftest has a server take options for them",
     ))
 }
 
-fn serve<T: Tool>(tool: &mut T, ends: Ends, server: &Server, output: &Output) -> ExitStatus {
+fn serve<T: Tool>(tool: &mut T, ends: Ends, server: &Server, plan: &Plan, output: &Output) -> ExitStatus {
     loop {
         let (status, go_on) = match server.next_client() {
-            Ok(Some(client)) => serve_client(tool, ends, server, client, output),
+            Ok(Some(client)) => serve_client(tool, ends, server, client, plan, output),
             // Stopped while idle: that is how a server ends.
             Ok(None) => return ExitStatus::Good,
             Err(error) => {
@@ -94,10 +112,23 @@ fn serve_client<T: Tool>(
     ends: Ends,
     server: &Server,
     client: Client,
+    plan: &Plan,
     output: &Output,
 ) -> (ExitStatus, bool) {
     let mut document = Document::begin(T::NAME, T::VERSION);
-    let Client { mut channel, from, hosts } = client;
+    let Client { mut channel, from, greeting } = client;
+    let hosts = match greeting {
+        Greeting::Linkproof(hosts) => hosts,
+        Greeting::Perftest(version) => {
+            let mut channel = PerftestChannel::new(channel, version, Role::Server);
+            let served =
+                perftest::serve(tool, &mut channel, ends, server, plan.clone(), &mut document, output);
+            let own_wish = served.as_ref().is_err_and(|error| error.kind == ErrorKind::Interrupted);
+            let told = |error| explain(error, &HostFiles::this_machine()).fact("client", show_address(from));
+            document.conclude(served.err().map(told));
+            return (output.show(&document), !own_wish);
+        }
+    };
     // Before the client is told: it shows what explains the failure here.
     let result = converse(tool, ends, server, &mut channel, hosts, &mut document)
         .map_err(|error| explain(error, &HostFiles::this_machine()));

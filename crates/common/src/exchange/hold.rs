@@ -11,6 +11,9 @@ use crate::units::show_duration;
 /// times a second that it lives, whatever it does: a word that the network loses twice comes 0.6 s late (TCP's first
 /// retransmission follows after 0.2 s, the second after 0.4 s more), and the rest is for its processor.
 pub const HELD_SILENCE: Duration = Duration::from_millis(900);
+/// How long a perftest may give no sign of life while others wait. It measures its processor's clock between two sizes, for
+/// a part of a second, and sleeps for one before it begins.
+pub const PERFTEST_HELD_SILENCE: Duration = Duration::from_secs(3);
 /// How long a step may take a client that does say that it lives: preparing and checking its memory takes up to a
 /// second a GiB, and then it is a large one.
 pub const HELD_STEP: Duration = Duration::from_secs(300);
@@ -21,17 +24,23 @@ pub struct Hold {
     since: Instant,
     others: Arc<AtomicUsize>,
     step: Duration,
+    silence: Duration,
 }
 
 impl Hold {
     /// A step between two stretches, which begins now; `others` is how many clients wait.
     pub fn of_step(others: Arc<AtomicUsize>) -> Self {
-        Self { since: Instant::now(), others, step: HELD_STEP }
+        Self { since: Instant::now(), others, step: HELD_STEP, silence: HELD_SILENCE }
     }
 
     /// A stretch, which is as long as the plan says.
     pub fn of_stretch(others: Arc<AtomicUsize>) -> Self {
         Self { step: Duration::MAX, ..Self::of_step(others) }
+    }
+
+    /// The same for a perftest, which says nothing while it measures, and nothing while it works out its own figures.
+    pub fn of_perftest(others: Arc<AtomicUsize>) -> Self {
+        Self { silence: PERFTEST_HELD_SILENCE, ..Self::of_stretch(others) }
     }
 
     /// Whether it is too long, seen that the client was last heard at `heard`.
@@ -45,7 +54,7 @@ impl Hold {
         }
         if self.silence_left(heard).is_some_and(|left| left.is_zero()) {
             let others = self.others.load(Ordering::Relaxed);
-            return too_long("has said nothing", HELD_SILENCE)
+            return too_long("has said nothing", self.silence)
                 .map(|error| error.fact("clients that wait for their turn", others.to_string()))
                 .map(|error| {
                     error
@@ -58,7 +67,7 @@ impl Hold {
     /// How much longer the client may be silent; `None` as long as nobody waits.
     pub(super) fn silence_left(&self, heard: Instant) -> Option<Duration> {
         let silent = heard.max(self.since).elapsed();
-        (self.others.load(Ordering::Relaxed) > 0).then(|| HELD_SILENCE.saturating_sub(silent))
+        (self.others.load(Ordering::Relaxed) > 0).then(|| self.silence.saturating_sub(silent))
     }
 }
 

@@ -54,6 +54,15 @@ pub enum Greeted {
     Perftest(PerftestChannel),
 }
 
+/// What a server has found at the other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guest {
+    /// A tool of ours.
+    Linkproof,
+    /// perftest's, of that version.
+    Perftest(Version),
+}
+
 #[cfg(test)]
 impl Greeted {
     pub(crate) fn linkproof(self) -> Option<TcpChannel> {
@@ -100,18 +109,24 @@ impl TcpChannel {
         Self::new(socket, Role::Client, &show_address(from))
     }
 
-    /// The server's half of the preambles, without waiting: takes what has come of the client's, and answers it.
-    /// False until it is whole.
+    /// The server's half of the preambles, without waiting: takes what has come of the client's, and answers it in the
+    /// client's own way, unless `protocol` is linkproof's only. `None` until it is whole.
     ///
     /// # Errors
     /// [`ErrorKind::NotLinkproof`] and [`ErrorKind::PeerVersion`] above all.
-    pub fn answer_preamble(&mut self) -> Result<bool> {
+    pub fn answer_preamble(&mut self, protocol: PeerProtocol) -> Result<Option<Guest>> {
         self.fill(Duration::ZERO)?;
-        let Some(bytes) = self.take_preamble() else { return Ok(false) };
+        let Some(bytes) = self.take_preamble() else { return Ok(None) };
+        let is_ours = perftest::linkproof_in(&bytes).is_some() || protocol == PeerProtocol::Linkproof;
+        if let Some(version) = Version::decode(&bytes).filter(|_| !is_ours) {
+            self.send_now(&perftest::plain())?;
+            version.check()?;
+            return Ok(Some(Guest::Perftest(version)));
+        }
         // The answer goes out before the check: a client of another version learns from it which this one is.
         self.send_now(&preamble())?;
         self.check_preamble(bytes)?;
-        Ok(true)
+        Ok(Some(Guest::Linkproof))
     }
 
     /// Sets how long the peer's frames may be from now on.
@@ -132,6 +147,11 @@ impl TcpChannel {
     /// When the peer last said something; at first, when the connection was made.
     pub fn heard(&self) -> Instant {
         self.heard
+    }
+
+    /// Counts as a word of the peer's what shows in another way that it lives.
+    pub(crate) fn note_life(&mut self) {
+        self.heard = Instant::now();
     }
 
     /// Whether the peer has said nothing at all that was not taken yet.
@@ -281,8 +301,8 @@ impl TcpChannel {
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                let waited = deadline.saturating_duration_since(begun);
-                return Err(crate::watch::silence(waited));
+                let waited = deadline.saturating_duration_since(begun).as_secs_f64().round();
+                return Err(crate::watch::silence(Duration::from_secs(waited as u64)));
             }
             self.fill(left.min(super::LOOK_AROUND))?;
             if let Some(too_long) = self.held_too_long() {
@@ -347,6 +367,11 @@ impl TcpChannel {
     /// Whether the inbox takes more unread: a frame as long as it may be.
     fn has_room(&self) -> bool {
         self.inbox.len() < 4 + self.limit.bytes()
+    }
+
+    /// Whether the peer has held this end for too long; what waits next says so.
+    pub(crate) fn is_held_too_long(&self) -> bool {
+        self.held_too_long().is_some()
     }
 
     fn held_too_long(&self) -> Option<Error> {

@@ -174,6 +174,33 @@ fn infiniband_interfaces_in_one_subnet_are_no_matter() {
 }
 
 #[test]
+fn access_control_on_the_way_to_an_adapter_is_named_with_its_bridge_beside_what_else_there_is() {
+    const BRIDGE: &str = "/sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:01.0";
+    // Access control is the bridge's only extended capability; bit 2 of its control word redirects requests.
+    let mut config = vec![0_u8; 4096];
+    (config[0x100], config[0x106]) = (0x0d, 0x04);
+    let mut redirecting = fixture::eight_by_eight();
+    redirecting.file(format!("{BRIDGE}/config"), &config);
+    assert_eq!(troubles(&redirecting), [(Warning, "acs-redirects")]);
+    let seen = found(&redirecting)[0].seen.clone();
+    assert!(seen.ends_with(" at 0000:17:01.0"), "{seen}");
+    let both =
+        redirecting.without("/sys/module/nvidia_peermem").with("/proc/sys/kernel/osrelease", "5.4.0-1");
+    assert_eq!(troubles(&both), [(Warning, "acs-redirects"), (Warning, "gpudirect-missing")]);
+}
+
+#[test]
+fn what_is_worth_knowing_is_a_note() {
+    for (tree, code) in [
+        (fixture::virtual_function(), "mtu-small"),
+        (fixture::pod_without_node(), "cap-ipc-lock-not-effective"),
+    ] {
+        let noted = found(&tree).iter().any(|it| it.code.name() == code && it.severity == Severity::Note);
+        assert!(noted, "{code}");
+    }
+}
+
+#[test]
 fn one_sick_port_beside_sound_ones_is_a_warning() {
     let state = "/sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:01.0/0000:19:00.0/infiniband/mlx5_0/ports/1/state";
     assert_eq!(troubles(&fixture::eight_by_eight().with(state, "1: DOWN")), [(Warning, "port-not-active")]);

@@ -6,12 +6,21 @@ use std::time::{Duration, Instant};
 use super::{FIELD_LEN, Key, MTU_LEN, NUMBER_LEN, Report, SHORT_KEY_LEN, Version};
 use super::{decode_mtu, decode_number, encode_mtu, encode_number};
 use crate::error::{Error, ErrorKind, Result};
+use crate::exchange::hold::Hold;
 use crate::exchange::tcp::TcpChannel;
 use crate::exchange::{Channel, Message, Waker};
 use crate::plan::Role;
+use crate::watch::silence;
 
 /// How long perftest may take to answer: it allocates and registers its memory in between, as our own ends do.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+/// How often an end that is only written to looks whether the other one lives.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How long perftest may take from its last message to its end: it works out its figures, and measures its processor's clock
+/// for a part of a second.
+const LEAVE_LIMIT: Duration = Duration::from_secs(10);
+/// How long the last message of an end that has left may take to be seen here.
+const LAST_MESSAGE: Duration = Duration::from_secs(1);
 /// This machine's page and cache line as perftest's default has them. Both ends take the larger, and the page bounds by
 /// how much the addresses of small messages differ.
 const PAGE: u32 = 4096;
@@ -24,12 +33,42 @@ pub struct PerftestChannel {
     role: Role,
     /// What the ends meet by: this end's first key.
     first: Option<Key>,
+    /// When the other end has left, where it may.
+    left: Option<Instant>,
+    may_leave: bool,
 }
 
 impl PerftestChannel {
     /// Over a connection on which the versions have been exchanged, at `role`'s end.
     pub fn new(tcp: TcpChannel, version: Version, role: Role) -> Self {
-        Self { tcp, version, role, first: None }
+        Self { tcp, version, role, first: None, left: None, may_leave: false }
+    }
+
+    /// Limits how long the other end may hold this one, or lifts the limit.
+    pub fn limit_hold(&mut self, hold: Option<Hold>) {
+        self.tcp.limit_hold(hold);
+    }
+
+    /// From now on the other end may leave without a word: its latency test ends so, and this end may see that before the
+    /// last message.
+    pub fn let_leave(&mut self) {
+        self.may_leave = true;
+    }
+
+    /// Waits until the other end has left. The queue pairs have to stay until then: it may still wait for an
+    /// acknowledgement.
+    ///
+    /// # Errors
+    /// [`ErrorKind::PeerTimeout`], [`ErrorKind::Interrupted`]; [`ErrorKind::Protocol`] where it says something.
+    pub fn wait_for_leave(&mut self) -> Result<()> {
+        if self.left.is_some() {
+            return Ok(());
+        }
+        match self.tcp.gather(1, Instant::now() + LEAVE_LIMIT) {
+            Err(error) if error.kind == ErrorKind::PeerLost => Ok(()),
+            Err(error) => Err(self.in_step(error, "end")),
+            Ok(()) => Err(self.nonsense(self.tcp.gathered(), "end")),
+        }
     }
 
     /// What the other end announced.
@@ -55,12 +94,9 @@ impl PerftestChannel {
     /// # Errors
     /// As above; [`ErrorKind::GidFamily`] where one end uses GIDs and the other does not.
     pub fn swap_key(&mut self, ours: &Key) -> Result<Key> {
-        self.first.get_or_insert(*ours);
         let swapped = match self.role {
-            Role::Client => self.send_bytes(&ours.encode()).and_then(|()| self.receive_key()),
-            Role::Server => {
-                self.receive_key().and_then(|theirs| self.send_bytes(&ours.encode()).map(|()| theirs))
-            }
+            Role::Client => self.say_key(ours).and_then(|()| self.hear_key()),
+            Role::Server => self.hear_key().and_then(|theirs| self.say_key(ours).map(|()| theirs)),
         };
         let theirs = swapped.map_err(|error| with_addressing(error, ours))?;
         if theirs.gid.is_some() == ours.gid.is_some() {
@@ -68,6 +104,14 @@ impl PerftestChannel {
         } else {
             Err(self.gid_on_one_end(&theirs))
         }
+    }
+
+    /// The server's half of a meeting of which the client's has been heard.
+    ///
+    /// # Errors
+    /// [`ErrorKind::PeerLost`].
+    pub fn answer_meeting(&mut self) -> Result<()> {
+        self.first.map_or(Ok(()), |first| self.say_key(&first))
     }
 
     /// Waits until the other end is as far as this one: both tell their first key again.
@@ -105,7 +149,43 @@ impl PerftestChannel {
         Ok(theirs)
     }
 
-    fn receive_key(&mut self) -> Result<Key> {
+    /// Tells a key.
+    ///
+    /// # Errors
+    /// [`ErrorKind::PeerLost`].
+    pub fn say_key(&mut self, ours: &Key) -> Result<()> {
+        self.first.get_or_insert(*ours);
+        self.send_bytes(&ours.encode())
+    }
+
+    /// The other end's next key, however long it takes, as long as `lives` says that the end lives; that is asked five times
+    /// a second.
+    ///
+    /// # Errors
+    /// As [`Self::swap_key`]; [`ErrorKind::PeerTimeout`] where there has been no sign of life for `limit`.
+    pub fn hear_key_while(&mut self, limit: Duration, mut lives: impl FnMut() -> bool) -> Result<Key> {
+        let mut seen = Instant::now();
+        loop {
+            match self.tcp.gather(SHORT_KEY_LEN, Instant::now() + LOOK_EVERY) {
+                Ok(()) => return self.hear_key(),
+                Err(error) if error.kind != ErrorKind::PeerTimeout || self.tcp.is_held_too_long() => {
+                    return Err(self.in_step(error, "end"));
+                }
+                Err(_) if lives() => {
+                    seen = Instant::now();
+                    self.tcp.note_life();
+                }
+                Err(_) if seen.elapsed() > limit => return Err(self.in_step(silence(limit), "end")),
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// The other end's next key.
+    ///
+    /// # Errors
+    /// As [`Self::swap_key`].
+    pub fn hear_key(&mut self) -> Result<Key> {
         let what = "queue pair";
         let deadline = Instant::now() + ANSWER_LIMIT;
         self.tcp.gather(SHORT_KEY_LEN, deadline).map_err(|error| self.in_step(error, what))?;
@@ -174,8 +254,21 @@ impl Channel for PerftestChannel {
 
     /// While it measures perftest says nothing. That its connection stands is all that is known, and counts as a word.
     fn receive_within(&mut self, wait: Duration) -> Result<Option<Message>> {
-        self.tcp.listen(wait)?;
-        if self.role == Role::Client && !self.tcp.gathered().is_empty() {
+        if let Some(left) = self.left {
+            self.tcp.take_in(wait);
+            return if left.elapsed() < LAST_MESSAGE {
+                Ok(None)
+            } else {
+                self.tcp.listen(Duration::ZERO).map(|()| None)
+            };
+        }
+        match self.tcp.listen(wait) {
+            Err(error) if error.kind == ErrorKind::PeerLost && self.may_leave => {
+                self.left = Some(Instant::now())
+            }
+            listened => listened?,
+        }
+        if (self.role == Role::Client || self.may_leave) && !self.tcp.gathered().is_empty() {
             return Err(self.nonsense(self.tcp.gathered(), "silence"));
         }
         Ok(Some(Message::Progress { completed: 0 }))

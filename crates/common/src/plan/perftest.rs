@@ -1,6 +1,6 @@
 //! What of a plan can be carried out with a perftest at the other end, which can't be told one.
 
-use super::{Plan, RoundLength, Traffic, Transport};
+use super::{Plan, Role, RoundLength, Traffic, Transport};
 use crate::args::all_sizes;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -53,16 +53,22 @@ impl Plan {
             RoundLength::Seconds(_) if self.sizes_bytes.len() > 1 => {
                 return cannot("it takes no -D with --all", "give -n instead of -D on both ends");
             }
+            RoundLength::Iterations(..2) if self.traffic == Traffic::PingPong => {
+                return cannot("its first round trip is no sample", "give -n 2 or more on both ends");
+            }
             RoundLength::Seconds(seconds) => RoundLength::Seconds(seconds * f64::from(self.rounds)),
             other => other,
         };
         Ok(Self { round_length, rounds: 1, warmup_iterations: 0, ..self })
     }
 
-    /// The options that a perftest at the other end needs for this plan, or must not have, and does not tell of.
-    pub fn must_match(&self) -> Vec<String> {
+    /// The options that a perftest at the end opposite `role` needs for this plan, or must not have, and does not tell of.
+    pub fn must_match(&self, role: Role) -> Vec<String> {
         let mut options = Vec::new();
         options.push(match self.sizes_bytes.as_slice() {
+            [size] if self.traffic == Traffic::Unidirectional && role == Role::Server => {
+                format!("-s {size}, or less, or -a")
+            }
             [size] if self.traffic == Traffic::Unidirectional => format!("-s {size}, or more, or -a"),
             [size] => format!("-s {size}"),
             _ if self.traffic == Traffic::Unidirectional => format!("-s {}, or more, or -a", self.largest()),
@@ -80,7 +86,8 @@ impl Plan {
             Traffic::Unidirectional => options.push("no -b".to_owned()),
             Traffic::Bidirectional => options.push("-b".to_owned()),
         }
-        if self.traffic != Traffic::PingPong {
+        let learns = self.traffic == Traffic::Unidirectional && role == Role::Server;
+        if self.traffic != Traffic::PingPong && !learns {
             options.push(format!("-q {}", self.qps));
         }
         options.push("-c RC".to_owned());
@@ -129,15 +136,17 @@ mod tests {
         assert!(refused(Plan { sizes_bytes: vec![8, 16], ..both.clone() }).contains("one size"));
         assert!(refused(Plan { round_length: RoundLength::UntilStopped, ..both.clone() }).contains("stop"));
         assert!(refused(Plan { round_length: by_time, sizes_bytes: all_sizes(), ..both }).contains("-D"));
+        let once = RoundLength::Iterations(1);
+        assert!(refused(Plan { round_length: once, ..turns.clone() }).contains("no sample"));
         assert!(refused(Plan { round_length: by_time, ..turns }).contains("clock"));
     }
 
     #[test]
     fn what_must_match_is_in_perftests_words() {
         let both = Plan { traffic: Traffic::Bidirectional, qps: 4, ..plan() };
-        assert_eq!(both.must_match()[..4], ["-s 65536", "-n 100", "-b", "-q 4"]);
+        assert_eq!(both.must_match(Role::Client)[..4], ["-s 65536", "-n 100", "-b", "-q 4"]);
         let all = Plan { sizes_bytes: all_sizes(), traffic: Traffic::PingPong, ..plan() };
-        assert_eq!(all.must_match()[..2], ["-a", "-n 100"]);
-        assert_eq!(plan().must_match()[..2], ["-s 65536, or more, or -a", "no -b"]);
+        assert_eq!(all.must_match(Role::Client)[..2], ["-a", "-n 100"]);
+        assert_eq!(plan().must_match(Role::Client)[..2], ["-s 65536, or more, or -a", "no -b"]);
     }
 }

@@ -17,7 +17,10 @@ pub(super) fn header(document: &Document, plan: &Plan) -> String {
         add(label, value);
     }
     let (label, connections) = connections(plan);
-    add(label, connections);
+    // How a perftest posts it does not tell.
+    let posts_there = matches!(&document.link, Some(Link::Rdma { client, .. }) if client.known().is_none());
+    let posts_here = plan.traffic != Traffic::Unidirectional;
+    add(label, if posts_there && !posts_here { plan.qps.to_string() } else { connections });
     if let Some(attributes) = plan.queue_pair.describe() {
         add("QP options", attributes);
     }

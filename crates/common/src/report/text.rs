@@ -284,7 +284,7 @@ mod tests {
         plan.validate = false;
         let plan = plan.clone();
         let version = Version::decode(b"6.06\0\0\0\0\0\0\0\0\0\0\0\0").unwrap();
-        document.peer = Some(Peer::perftest(version, &plan));
+        document.peer = Some(Peer::perftest(version, &plan, Role::Client));
         let Some(Link::Rdma { server, .. }) = &mut document.link else { panic!("over RDMA") };
         let qpns = vec![Qpn(7)];
         let end = PerftestEnd { perftest_version: "6.06".into(), lid: 5, gid: None, mtu_bytes: 4096, qpns };

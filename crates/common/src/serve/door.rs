@@ -15,10 +15,11 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::complaints::Complaints;
 use super::newcomer::{Newcomer, Progress};
-use super::{Client, Manners, Shared};
+use super::{Client, Greeting, Manners, Shared};
 use crate::error::{Error, ErrorKind, Result, show_io_error};
-use crate::exchange::tcp::show_address;
+use crate::exchange::tcp::{TcpChannel, show_address};
 use crate::exchange::{Channel, Message, out_of_order};
+use crate::perftest;
 use crate::watch::{PEER_SILENCE_LIMIT, silence};
 
 /// Who may be in its greeting at a time. An honest client is through in milliseconds; where there are more, the
@@ -165,12 +166,16 @@ impl Door {
             let what = format!("{ahead} clients wait for their turn already");
             let error = Error::new(ErrorKind::Refused, what)
                 .hint("try again later, or start another server on another --port");
-            let _ = client.channel.say(&Message::Abort { error: error.clone() });
+            if matches!(client.greeting, Greeting::Linkproof(_)) {
+                let _ = client.channel.say(&Message::Abort { error: error.clone() });
+            }
             return self.complaints.add(&error.fact("client", show_address(client.from)));
         }
         if state.serving.is_some() || ahead > 0 {
             // A client that is gone is found at the next look, or when its turn comes.
-            let _ = client.channel.say(&turn(state.serving.clone(), ahead));
+            if matches!(client.greeting, Greeting::Linkproof(_)) {
+                let _ = client.channel.say(&turn(state.serving.clone(), ahead));
+            }
         }
         state.waiting.push_back(client);
         self.shared.count(&state);
@@ -202,6 +207,9 @@ fn turn(serving: Option<String>, ahead: usize) -> Message {
 /// Hears the client, whose proposal stays where it is, and tells it `turn`.
 fn attend(client: &mut Client, turn: Message) -> Result<()> {
     let channel = &mut client.channel;
+    if let Greeting::Perftest(_) = client.greeting {
+        return attend_perftest(channel);
+    }
     let proposal = channel.receive_within(Duration::ZERO)?;
     for _ in 0..AT_A_TIME {
         match channel.receive_within(Duration::ZERO)? {
@@ -216,6 +224,21 @@ fn attend(client: &mut Client, turn: Message) -> Result<()> {
         return Err(silence(PEER_SILENCE_LIMIT));
     }
     channel.say(&turn)
+}
+
+/// A perftest can't be told to wait, and waits for an answer to its first number.
+fn attend_perftest(channel: &mut TcpChannel) -> Result<()> {
+    channel.listen(Duration::ZERO)?;
+    match channel.gathered().len() {
+        0..=perftest::NUMBER_LEN => Ok(()),
+        many => {
+            let what = format!(
+                "{} said {many} bytes before it was its turn, which perftest does not",
+                channel.peer()
+            );
+            Err(Error::new(ErrorKind::Protocol, what))
+        }
+    }
 }
 
 /// A signal, or a client that left before it was accepted.

@@ -19,9 +19,11 @@ use std::time::Duration;
 
 use crate::environment::Host;
 use crate::error::{Error, ErrorKind, Result, show_io_error};
+use crate::exchange::PeerProtocol;
 use crate::exchange::hold::Hold;
 use crate::exchange::tcp::{TcpChannel, show_address};
 use crate::interrupt;
+use crate::perftest::Version;
 
 /// What a client calls itself that only looks: it is shown this machine ([`crate::exchange::Message::Node`]), and takes no
 /// turn.
@@ -34,20 +36,30 @@ const LOOK_AROUND: Duration = Duration::from_millis(100);
 pub struct Manners {
     /// The tool: clients must be the same.
     pub tool: &'static str,
+    /// Whether perftest's clients are served.
+    pub protocol: PeerProtocol,
     /// This machine, for `hello`.
     pub host: Box<dyn Fn() -> Host + Send>,
     /// Is told of those who were turned away; seldom, however many they are.
     pub complain: Box<dyn Fn(&Error) + Send>,
 }
 
-/// A client that has said who it is and what it wants; its proposal is the next message on the channel.
+/// A client that has said who it is and, if it is ours, what it wants.
 pub struct Client {
     /// The control channel.
     pub channel: TcpChannel,
     /// Where it comes from.
     pub from: SocketAddr,
-    /// Both machines, the client's first.
-    pub hosts: Vec<Host>,
+    /// What it has said of itself.
+    pub greeting: Greeting,
+}
+
+/// What a client has said of itself.
+pub enum Greeting {
+    /// It is ours; both machines, the client's first. Its proposal is the next message.
+    Linkproof(Vec<Host>),
+    /// It is a perftest of that version.
+    Perftest(Version),
 }
 
 /// A listening server. Dropping it closes the port and sends everybody away who waits.
@@ -138,6 +150,11 @@ impl Server {
     /// A limit for a step in which this server waits for its client: shorter while others wait for theirs.
     pub fn hold_of_step(&self) -> Hold {
         Hold::of_step(Arc::clone(&self.shared.others))
+    }
+
+    /// The same for all of a run with a perftest.
+    pub fn hold_of_perftest(&self) -> Hold {
+        Hold::of_perftest(Arc::clone(&self.shared.others))
     }
 
     /// The same for a stretch.

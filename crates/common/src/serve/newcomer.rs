@@ -3,10 +3,10 @@
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use super::{Client, LOOKER, Manners};
+use super::{Client, Greeting, LOOKER, Manners};
 use crate::environment::Host;
 use crate::error::{Error, ErrorKind, Origin, Result};
-use crate::exchange::tcp::{TcpChannel, show_address};
+use crate::exchange::tcp::{Guest, TcpChannel, show_address};
 use crate::exchange::{Channel, Message, out_of_order};
 use crate::host::HostFiles;
 use crate::node::Node;
@@ -33,7 +33,7 @@ enum Stage {
     Preamble,
     Hello,
     Propose(Vec<Host>),
-    Done(Vec<Host>),
+    Done(Greeting),
     Answered,
 }
 
@@ -41,7 +41,7 @@ enum Stage {
 pub(super) enum Progress {
     /// It has more to say.
     Greeting,
-    /// It has proposed a plan.
+    /// It has proposed a plan, or is perftest's.
     Proposed,
     /// It wanted to look only, and has got what there is to see.
     Answered,
@@ -75,8 +75,12 @@ impl Newcomer {
     }
 
     fn hear(&mut self, manners: &Manners) -> Result<Progress> {
-        if matches!(self.stage, Stage::Preamble) && self.channel.answer_preamble()? {
-            self.stage = Stage::Hello;
+        if matches!(self.stage, Stage::Preamble) {
+            self.stage = match self.channel.answer_preamble(manners.protocol)? {
+                None => Stage::Preamble,
+                Some(Guest::Linkproof) => Stage::Hello,
+                Some(Guest::Perftest(version)) => Stage::Done(Greeting::Perftest(version)),
+            };
         }
         for _ in 0..AT_A_TIME {
             if matches!(self.stage, Stage::Preamble | Stage::Done(_) | Stage::Answered) {
@@ -101,7 +105,7 @@ impl Newcomer {
             (stage, Message::Progress { .. } | Message::Stop) => stage,
             (Stage::Propose(hosts), message @ Message::Propose { .. }) => {
                 self.channel.put_back(vec![message]);
-                Stage::Done(hosts)
+                Stage::Done(Greeting::Linkproof(hosts))
             }
             (Stage::Propose(_), other) => return Err(out_of_order("propose", &other)),
             (_, Message::Hello { tool, .. }) if tool == LOOKER => {
@@ -135,7 +139,7 @@ impl Newcomer {
     /// The client that it has become.
     pub(super) fn into_client(self) -> Option<Client> {
         match self.stage {
-            Stage::Done(hosts) => Some(Client { channel: self.channel, from: self.from, hosts }),
+            Stage::Done(greeting) => Some(Client { channel: self.channel, from: self.from, greeting }),
             _ => None,
         }
     }

@@ -13,7 +13,12 @@ fn host(role: Role) -> Host {
 fn server() -> (Server, u16) {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let host = || host(Role::Server);
-    let manners = Manners { tool: "write-bw", host: Box::new(host), complain: Box::new(|_| {}) };
+    let manners = Manners {
+        tool: "write-bw",
+        protocol: PeerProtocol::Auto,
+        host: Box::new(host),
+        complain: Box::new(|_| {}),
+    };
     (Server::open(None, port, manners).unwrap(), port)
 }
 
@@ -44,7 +49,8 @@ fn a_client_comes_with_its_proposal_past_those_who_say_nothing() {
     let _client = propose(port);
     let mut client = server.next_client().unwrap().unwrap();
     assert!(begin.elapsed() < newcomer::GREETING_LIMIT, "it did not wait for anybody's deadline");
-    assert_eq!(client.hosts.iter().map(|host| host.role).collect::<Vec<_>>(), [Role::Client, Role::Server]);
+    let Greeting::Linkproof(hosts) = &client.greeting else { panic!("of ours") };
+    assert_eq!(hosts.iter().map(|host| host.role).collect::<Vec<_>>(), [Role::Client, Role::Server]);
     assert_eq!(client.channel.expect_any(Duration::from_secs(5)).unwrap().name(), "propose");
 }
 

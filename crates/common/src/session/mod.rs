@@ -53,6 +53,9 @@ pub trait MeasureInTurn {
     fn run<P: PingPong>(self, path: &mut P) -> Result<()>;
 }
 
+/// How many bytes tell whether this end is being written to: a cache line, which the first message of each turn begins in.
+const MARKED_BYTES: usize = 64;
+
 enum Data {
     Rdma(rdma::RdmaSession),
     Tcp(tcp::TcpSession),
@@ -69,6 +72,7 @@ pub struct Session {
     conditions: Conditions,
     cores: ThreadCores,
     observer: Observer,
+    with_perftest: bool,
 }
 
 /// What happens to be the same in both transports: this end's description goes out, the peer's comes in.
@@ -160,10 +164,18 @@ impl Session {
         let ours = EndMemory::of(&buffer);
         let conditions = Conditions::of(role, local.bound(), &buffer, local.files())?;
         let ground = Ground { chosen, plan: &plan, layout, role, files: local.files() };
-        let (session, link) = rdma::bring_up_with_perftest(channel, ground, offer, mtu, buffer)?;
+        let (session, link, qps) = match role {
+            Role::Client => {
+                let (session, link) = rdma::join_perftest(channel, ground, offer, mtu, buffer)?;
+                (session, link, plan.qps)
+            }
+            Role::Server => rdma::receive_perftest(channel, ground, offer, mtu, buffer)?,
+        };
+        let plan = Plan { qps, ..plan };
         let data = Data::Rdma(session);
         let memory = MemoryUse::of(role, ours, None, data.registration(), Some(plan.memory_regions()));
-        Ok(Self::new(local, role, plan, layout, data, link, memory, conditions))
+        let session = Self::new(local, role, plan, layout, data, link, memory, conditions);
+        Ok(Self { with_perftest: true, ..session })
     }
 
     #[allow(clippy::too_many_arguments, reason = "every one is made by another step of the bring-up")]
@@ -187,12 +199,28 @@ impl Session {
             conditions,
             cores: local.bound().cores().clone(),
             observer: Observer::new(local.bound().cores().all().clone(), local.files().clone()),
+            with_perftest: false,
         }
     }
 
     /// Which end this is.
     pub fn role(&self) -> Role {
         self.role
+    }
+
+    /// Whether the other end is a perftest. Of two that write in turn its server begins, and both take the time.
+    pub fn with_perftest(&self) -> bool {
+        self.with_perftest
+    }
+
+    /// Whether the first bytes that this end may be written to are not `mark` any more; they are `next` from now on, until
+    /// the peer writes there again.
+    pub fn was_written(&self, mark: u8, next: u8) -> bool {
+        let (buffer, at) = (self.data.buffer(), self.layout.sink(0));
+        let mut bytes = [0; MARKED_BYTES];
+        buffer.read_at(at, &mut bytes);
+        buffer.write_at(at, &[next; MARKED_BYTES]);
+        bytes.iter().any(|&byte| byte != mark)
     }
 
     /// The plan that both ends hold.

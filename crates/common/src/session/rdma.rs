@@ -3,7 +3,7 @@
 mod perftest;
 mod registered;
 
-pub(super) use perftest::bring_up_with_perftest;
+pub(super) use perftest::{join_perftest, receive_perftest};
 
 use std::sync::Arc;
 
@@ -67,6 +67,7 @@ struct Made {
     memory: Registered,
     cqs: Vec<Arc<CompletionQueue>>,
     qps: Vec<QueuePair>,
+    pd: Arc<ProtectionDomain>,
 }
 
 impl Made {
@@ -76,7 +77,7 @@ impl Made {
         let cq = |_| CompletionQueue::new(&chosen.context, plan.completion_entries()).map(Arc::new);
         let cqs = (0..plan.threads).map(cq).collect::<Result<Vec<_>>>()?;
         let qps = queue_pairs(&pd, &cqs, plan, chosen.port.port_num)?;
-        Ok(Self { memory, cqs, qps })
+        Ok(Self { memory, cqs, qps, pd })
     }
 }
 
@@ -124,6 +125,19 @@ impl Half {
         (0..sinks).map(|qp| base + ground.layout.sink(qp)).collect()
     }
 
+    /// One more, on an end that only learns from its peer how many there are, and posts nothing.
+    fn add_queue_pair(&mut self, ground: Ground) -> Result<()> {
+        let Ground { chosen, plan, .. } = ground;
+        let made = &mut self.made;
+        let psn = starting_psn(made.qps.len() as u32);
+        let (depth, port_num) = (plan.tx_depth, chosen.port.port_num);
+        let cq = &made.cqs[0];
+        let qp = QueuePair::new(&made.pd, cq, depth, plan.queue_pair, Calls::Classic, port_num, psn)?;
+        self.ours.qpns.push(qp.qpn());
+        made.qps.push(qp);
+        Ok(())
+    }
+
     fn addresses(&self) -> Vec<QpAddress> {
         self.made.qps.iter().map(QueuePair::address).collect()
     }
@@ -137,7 +151,7 @@ impl Half {
         path: &Path,
     ) -> Result<RdmaSession> {
         let Ground { chosen, plan, layout, role, files } = ground;
-        let Self { made: Made { memory, cqs, qps }, ours, posting } = self;
+        let Self { made: Made { memory, cqs, qps, .. }, ours, posting } = self;
         let counters = while_working(channel, || {
             connect(&qps, &peer.qps, path)?;
             Ok(Counters::read(chosen.context.name(), chosen.port.port_num, files))

@@ -9,7 +9,7 @@ fn accepted(first: &[u8]) -> (Result<TcpChannel>, TcpStream) {
     let (socket, from) = listener.accept().unwrap();
     let mut channel = TcpChannel::accept(socket, from).unwrap();
     channel.fill(Duration::from_secs(5)).unwrap();
-    (channel.answer_preamble().map(|_| channel), stranger)
+    (channel.answer_preamble(PeerProtocol::Auto).map(|_| channel), stranger)
 }
 
 fn receive(channel: &mut TcpChannel) -> Result<Message> {
@@ -102,7 +102,7 @@ fn both_ends() -> (TcpChannel, TcpChannel) {
     });
     let (socket, from) = listener.accept().unwrap();
     let mut server = TcpChannel::accept(socket, from).unwrap();
-    while !server.answer_preamble().unwrap() {
+    while server.answer_preamble(PeerProtocol::Auto).unwrap().is_none() {
         std::thread::yield_now();
     }
     server.allow_frames(FrameLimit::Run);

@@ -1,5 +1,5 @@
 //! For a browser: one file that needs nothing else, no script and no network. Every text in it has been through
-//! [`escape`]; a policy in its head forbids whatever might have slipped through to load or run.
+//! `escape`; a policy in its head forbids whatever might have slipped through to load or run.
 
 mod chart;
 

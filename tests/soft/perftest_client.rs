@@ -1,0 +1,198 @@
+//! perftest's own clients measure against our server.
+
+use std::time::{Duration, Instant};
+
+use linkproof_tests::{Finished, Running, SOON, StrangeClient, Tool, free_port, installed, library, skip};
+use serde_json::Value;
+
+/// Our server on a fabric of its own.
+struct Server {
+    server: Running,
+    port: u16,
+}
+
+impl Server {
+    /// `tool` with `options`; `None`, and a reason printed, where perftest's `program` isn't installed.
+    fn serve(test: &str, tool: &str, program: &str, options: &str) -> Option<Self> {
+        if !installed(program) {
+            skip(test, &format!("{program} is not installed (ci/setup installs perftest)"));
+            return None;
+        }
+        let port = free_port();
+        let server =
+            Tool::soft(tool, &format!("client-{port}"), "").args(&format!("--json {options}")).serve(port);
+        Some(Self { server, port })
+    }
+
+    /// perftest's client, on its way.
+    fn start(&self, program: &str, options: &str) -> Running {
+        let port = self.port;
+        Tool::program(std::path::Path::new("/usr/bin/env"))
+            .arg(format!("LD_PRELOAD={}", library("softnic").display()))
+            .arg(format!("LINKPROOF_SOFTNIC=fabric=client-{port}"))
+            .arg(program)
+            .args(&format!("-d soft0 -p {port} -F {options} 127.0.0.1"))
+            .start()
+    }
+
+    /// perftest's client and our server's document of it, the `nth` since it serves.
+    fn measure(&self, nth: usize, program: &str, options: &str) -> (Finished, Value) {
+        let client = self.start(program, options).finish();
+        (client, self.document(nth))
+    }
+
+    fn document(&self, nth: usize) -> Value {
+        let lines = self.server.wait_for_stdout_lines(nth);
+        serde_json::from_str(&lines[nth - 1]).expect("a document a line")
+    }
+
+    /// Our own client.
+    fn ours(&self, tool: &str) -> Finished {
+        let port = self.port;
+        Tool::soft(tool, &format!("client-{port}"), "").args(&format!("-p {port} -n 100 127.0.0.1")).run()
+    }
+
+    /// Measures with our own client, as document `nth`.
+    fn serves_ours(&self, nth: usize, tool: &str) {
+        self.ours(tool).exits(0);
+        assert_eq!(self.document(nth)["hosts"].as_array().map(Vec::len), Some(2));
+    }
+}
+
+fn row(document: &Value) -> &Value {
+    document["results"].as_array().and_then(|rows| rows.last()).expect("a result")
+}
+
+/// The number in column `column` of perftest's last line.
+fn number(client: &Finished, column: usize) -> f64 {
+    let rows = client.rows();
+    rows.last().and_then(|row| row.get(column)?.parse().ok()).expect("a table of numbers")
+}
+
+fn agree(client: &Finished, document: &Value) {
+    let ours = row(document)["bw_average_mib_per_sec"].as_f64().expect("a bandwidth");
+    let theirs = number(client, 3);
+    assert!((theirs / ours - 1.0).abs() < 0.02, "{theirs} there and {ours} here");
+}
+
+/// The code of the document's failure.
+fn failure(document: &Value) -> &str {
+    document["verdict"]["failures"][0]["code"].as_str().unwrap_or("none")
+}
+
+#[test]
+fn our_server_serves_perftests_client_and_then_ours() {
+    let name = "our_server_serves_perftests_client_and_then_ours";
+    let Some(server) = Server::serve(name, "write-bw", "ib_write_bw", "") else { return };
+    let runs =
+        [("", 65536, 5000, 1), ("-s 1048576 -n 200", 1 << 20, 200, 1), ("-q 4 -n 500", 65536, 2000, 4)];
+    for (nth, (options, size, messages, qps)) in (1..).zip(runs) {
+        let (client, document) = server.measure(nth, "ib_write_bw", options);
+        client.exits(0);
+        agree(&client, &document);
+        assert_eq!(
+            (&row(&document)["size_bytes"], &row(&document)["iterations"]),
+            (&size.into(), &messages.into())
+        );
+        assert_eq!(document["link"]["client"]["qpns"].as_array().map(Vec::len), Some(qps));
+        assert_eq!(document["peer"]["reports"][0], "client_to_server");
+    }
+    server.serves_ours(4, "write-bw");
+}
+
+#[test]
+fn our_server_takes_all_sizes_of_perftests_client() {
+    let name = "our_server_takes_all_sizes_of_perftests_client";
+    let Some(server) = Server::serve(name, "write-bw", "ib_write_bw", "") else { return };
+    let (client, document) = server.measure(1, "ib_write_bw", "-a -n 20");
+    client.exits(0);
+    agree(&client, &document);
+    assert_eq!(row(&document)["size_bytes"], 8 << 20);
+}
+
+#[test]
+fn our_server_writes_as_its_own_options_say() {
+    let name = "our_server_writes_as_its_own_options_say";
+    let options = "--peer-protocol perftest -b -q 4 -s 4096 -n 500";
+    let Some(server) = Server::serve(name, "write-bw", "ib_write_bw", options) else { return };
+    let (client, document) = server.measure(1, "ib_write_bw", "-b -q 4 -s 4096 -n 500");
+    client.exits(0);
+    agree(&client, &document);
+    // The options are for perftest's clients only.
+    server.serves_ours(2, "write-bw");
+}
+
+#[test]
+fn latency_is_measured_on_both_ends() {
+    let name = "latency_is_measured_on_both_ends";
+    let Some(server) = Server::serve(name, "write-lat", "ib_write_lat", "") else { return };
+    let (client, document) = server.measure(1, "ib_write_lat", "");
+    client.exits(0);
+    assert_eq!((number(&client, 1), row(&document)["iterations"].as_u64()), (1000.0, Some(1000)));
+    assert!(row(&document)["t_typical_usec"].as_f64().is_some_and(|typical| typical > 0.0));
+    server.serves_ours(2, "write-lat");
+}
+
+/// Waits until a process has taken more than a second of a processor.
+fn wait_until_busy(pid: u32) {
+    let end = Instant::now() + SOON;
+    let ticks = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.split_whitespace().nth(13).and_then(|ticks| ticks.parse::<u64>().ok()).unwrap_or(0)
+    };
+    while ticks() < 100 {
+        assert!(Instant::now() < end, "process {pid} does not measure");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Clients whose options do not go with our server's, and what its document has for it.
+#[test]
+fn options_that_do_not_match_are_told_and_the_server_goes_on() {
+    let name = "options_that_do_not_match_are_told_and_the_server_goes_on";
+    let Some(server) = Server::serve(name, "write-bw", "ib_write_bw", "") else { return };
+    let (client, both) = server.measure(1, "ib_write_bw", "-b -n 100");
+    client.exits(1);
+    assert_eq!(failure(&both), "perftest-peer");
+    let (client, large) = server.measure(2, "ib_write_bw", "-s 16777216 -n 10");
+    client.exits(1);
+    assert_eq!(failure(&large), "peer-lost");
+    server.serves_ours(3, "write-bw");
+}
+
+#[test]
+fn a_perftest_that_stalls_or_vanishes_does_not_hold_the_server() {
+    let name = "a_perftest_that_stalls_or_vanishes_does_not_hold_the_server";
+    let Some(server) = Server::serve(name, "write-bw", "ib_write_bw", "") else { return };
+    // It says its version and no more; the next has its turn in seconds all the same.
+    let stalled = StrangeClient::saying(server.port, b"6.06\0\0\0\0\0\0\0\0\0\0\0\0");
+    server.serves_ours(2, "write-bw");
+    assert_eq!(failure(&server.document(1)), "peer-timeout");
+    drop(stalled);
+    // One that measures, and is killed.
+    let victim = server.start("ib_write_bw", "-D 60");
+    // What it prints stays in a buffer; that it measures shows in what it takes of its processor.
+    wait_until_busy(victim.pid());
+    victim.signal(nix::sys::signal::Signal::SIGKILL);
+    assert_eq!(failure(&server.document(3)), "peer-lost");
+    // One that says a key that is none.
+    let mut liar = b"6.06\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x10\0\0\0\0\x405\0".to_vec();
+    liar.extend_from_slice(&[b'x'; 108]);
+    let _liar = StrangeClient::saying(server.port, &liar);
+    // Found by whoever looks first: the doorkeeper, or the server in its turn.
+    server.server.wait_for_stderr_that("tells of the liar", |stderr| {
+        stderr.contains("before it was its turn") || stderr.contains("sent no queue pair")
+    });
+    server.ours("write-bw").exits(0);
+}
+
+#[test]
+fn a_server_of_our_own_protocol_only_turns_perftest_away() {
+    let name = "a_server_of_our_own_protocol_only_turns_perftest_away";
+    let Some(server) = Server::serve(name, "write-bw", "ib_write_bw", "--peer-protocol linkproof") else {
+        return;
+    };
+    server.start("ib_write_bw", "").finish().exits(1);
+    server.server.wait_for_stderr("is no linkproof tool");
+    server.serves_ours(1, "write-bw");
+}
