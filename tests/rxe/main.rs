@@ -11,6 +11,7 @@ mod latency;
 mod limits;
 mod measuring;
 mod pace;
+mod perftest;
 mod queue_options;
 mod threads;
 mod verbs_facts;
