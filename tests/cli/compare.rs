@@ -8,7 +8,7 @@ use linkproof_tests::{Finished, Tool, schema};
 use serde_json::{Value, json};
 
 /// A write-bw result whose round of 64 KiB took so that the bandwidth is `gbit`; made in the second `second`.
-fn bandwidth(second: u32, gbit: &[f64]) -> Value {
+pub(crate) fn bandwidth(second: u32, gbit: &[f64]) -> Value {
     let round = |(number, gbit): (usize, &f64)| {
         json!({
             "size_bytes": 65536, "round": number, "direction": "client_to_server", "messages": 10000,
@@ -27,13 +27,13 @@ fn bandwidth(second: u32, gbit: &[f64]) -> Value {
     })
 }
 
-fn write(folder: &Path, name: &str, value: &Value) {
+pub(crate) fn write(folder: &Path, name: &str, value: &Value) {
     schema::validate(value);
     fs::write(folder.join(name), value.to_string()).expect("a file");
 }
 
 /// Runs of two arms made in turn, A B B A …, one a file.
-fn sitting(folder: &Path, a: &[f64], b: &[f64]) {
+pub(crate) fn sitting(folder: &Path, a: &[f64], b: &[f64]) {
     for (index, (a, b)) in a.iter().zip(b).enumerate() {
         let first = 2 * index as u32;
         let (at_a, at_b) = if index % 2 == 0 { (first, first + 1) } else { (first + 1, first) };
@@ -42,12 +42,12 @@ fn sitting(folder: &Path, a: &[f64], b: &[f64]) {
     }
 }
 
-fn compare(folder: &Path, args: &str) -> Finished {
+pub(crate) fn compare(folder: &Path, args: &str) -> Finished {
     let args = args.replace("DIR", &folder.display().to_string());
     Tool::new("perf-compare").args(&args).run()
 }
 
-fn folder() -> tempfile::TempDir {
+pub(crate) fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a folder")
 }
 
@@ -233,6 +233,44 @@ fn perftests_text_is_imported_and_compared_with_ours() {
         .silent_on_stdout()
         .says(&["torn.txt can't be read as perftest's output: line 4: expected size"]);
     compare(folder.path(), "import nccl-tests DIR/p.txt").exits(2).says(&["give --op"]);
+}
+
+/// A sample of the importers' fuzz corpus.
+fn sample(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/imports").join(name).display().to_string()
+}
+
+#[test]
+fn every_other_tools_result_is_imported_into_valid_documents() {
+    let folder = folder();
+    for (format, prefix, count) in
+        [("perftest", "perftest-", 6), ("nccl-tests", "nccl-tests", 3), ("osu", "osu-", 5), ("imb", "imb", 1)]
+    {
+        let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/imports");
+        let names = samples.read_dir().expect("the corpus").flatten().map(|entry| entry.file_name());
+        let mut names: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
+        names.retain(|name| name.starts_with(prefix));
+        names.sort();
+        assert_eq!(names.len(), count, "{names:?}");
+        let files: Vec<String> = names.iter().map(|name| sample(name)).collect();
+        let import = Tool::new("perf-compare").args(&format!("import {format} {}", files.join(" "))).run();
+        import.exits(0);
+        assert_eq!(schema::recordings(&import.stdout).len(), count);
+        fs::write(folder.path().join("all.json"), &import.stdout).expect("a file");
+    }
+    // Of the last, what was wrong with the run stays with it.
+    compare(folder.path(), "DIR/all.json DIR/all.json").exits(2).says(&["out-of-mem", "--allow validity"]);
+    compare(folder.path(), "DIR/all.json DIR/all.json --allow validity").exits(0);
+}
+
+#[test]
+fn a_name_to_allow_that_nothing_has_is_an_error() {
+    let folder = folder();
+    write(folder.path(), "a.json", &bandwidth(0, &[10.0]));
+    compare(folder.path(), "DIR/a.json DIR/a.json --allow gid-typ").exits(2).silent_on_stdout().says(&[
+        "--allow gid-typ: no run has a condition of that name",
+        "hint: leave it out: no condition differs",
+    ]);
 }
 
 #[test]

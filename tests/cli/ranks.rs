@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use linkproof_tests::{Finished, Ranks, Running, SOON, Tool, rank_name, schema};
+use linkproof_tests::{Finished, Ranks, Running, SOON, Tool, rank_name, schema, skip, works};
 use nix::sys::signal::Signal;
 
 /// Few and short iterations: what is tested is not time.
@@ -131,6 +131,22 @@ fn ranks_that_never_come_are_named_at_the_deadline() {
         "within 1 s",
         "see that rank 0 was started",
     ]);
+}
+
+#[test]
+fn a_rank_without_a_network_says_where_it_looked_and_that_there_is_no_way() {
+    const NAME: &str = "a_rank_without_a_network_says_where_it_looked_and_that_there_is_no_way";
+    if !works("unshare -n true") {
+        return skip(NAME, "a network namespace can't be made here");
+    }
+    // RFC 5737: an address for documentation. As in a container that has no network but its own loopback.
+    let line =
+        format!("{SHORT} --backend host --rank 1 --world-size 2 --rendezvous 192.0.2.1:7000 --timeout 1");
+    let alone = Tool::new("coll-perf").args(&line).by_way_of("unshare -n").run();
+    alone
+        .exits(4)
+        .silent_on_stdout()
+        .says(&["rank 1 found no rank 0 at 192.0.2.1:7000 within 1 s", "ENETUNREACH"]);
 }
 
 #[test]

@@ -32,6 +32,27 @@ fn the_same_server_serves_ipv6() {
 }
 
 #[test]
+fn a_host_without_ipv6_serves_over_ipv4() {
+    const NAME: &str = "a_host_without_ipv6_serves_over_ipv4";
+    const OFF: &str = "echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6 && ip link set lo up";
+    let possible = std::process::Command::new("unshare").args(["-n", "sh", "-c", OFF]).output();
+    if !possible.is_ok_and(|output| output.status.success()) {
+        return skip(NAME, "a network namespace without IPv6 can't be made here");
+    }
+    // In a namespace of its own the port is free whatever runs here.
+    let port = 18515;
+    let tool = linkproof_tests::binary("write-bw").display().to_string();
+    let server = Tool::program(std::path::Path::new("unshare"))
+        .args("-n sh -c")
+        .arg(format!("{OFF} && exec {tool} --transport tcp --once --port {port}"))
+        .start();
+    server.wait_for_stderr(&format!("serving on TCP port {port}"));
+    let inside = format!("nsenter --target {} --net", server.pid());
+    Tool::write_bw_tcp().by_way_of(&inside).args(&format!("127.0.0.1 -p {port} -n 10")).run().exits(0);
+    server.finish_within(SOON).exits(0);
+}
+
+#[test]
 fn clients_that_come_together_are_served_one_after_the_other() {
     let port = free_port();
     let _server = Tool::write_bw_tcp().serve(port);

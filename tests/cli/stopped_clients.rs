@@ -156,13 +156,12 @@ fn a_client_that_stops_in_the_greeting_of_a_data_connection_is_let_go_too() {
     let before = held_when_idle(&server, port);
     let mut stopped = stranger(port, &[PREAMBLE.as_slice(), &frames[..3].concat()].concat());
     let data_port = data_port(&mut stopped);
+    // On a busy machine the server has let go before all of them have come, and refuses the rest.
     let greetings: Vec<_> = (0..100)
-        .map(|_| {
-            let mut data = TcpStream::connect((Ipv4Addr::LOCALHOST, data_port)).expect("it listens");
-            data.write_all(&[7; 9]).expect("the kernel takes it");
-            data
-        })
+        .map_while(|_| TcpStream::connect((Ipv4Addr::LOCALHOST, data_port)).ok())
+        .filter_map(|mut data| data.write_all(&[7; 9]).is_ok().then_some(data))
         .collect();
+    assert!(!greetings.is_empty(), "it listens");
     let_go(&server, port);
     drop((stopped, greetings));
     is_as_before(&server, before);

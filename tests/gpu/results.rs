@@ -19,7 +19,7 @@ fn one_rank_has_no_bus_and_says_so() {
     let run = Start::new(1, &format!("{SHORT} --op all_reduce,alltoall -b 1M -e 16M --json")).run();
     run.exits(0);
     let document = schema::parse(&run.stdout);
-    assert!(results(&document).iter().all(|row| row.get("busbw_gbytes_per_second").is_none()));
+    assert!(results(&document).iter().all(|row| row.get("bus_bw_gbyte_per_sec").is_none()));
     assert!(results(&document).iter().all(|row| row["wrong_elements"] == 0));
     let text = Start::new(1, &format!("{SHORT} -b 1M -e 1M")).run();
     text.exits(0);
@@ -43,6 +43,30 @@ fn every_collective_of_ranks_that_share_a_gpu_is_right_and_goes_over_sockets() {
         assert!(results(&document).iter().all(|row| row["wrong_elements"] == 0));
         assert!(results(&document).iter().all(|row| row["checked_elements"].as_u64() > Some(0)));
     }
+}
+
+#[test]
+fn graphs_and_registered_buffers_give_right_results_and_say_so() {
+    if !has_gpu("graphs_and_registered_buffers_give_right_results_and_say_so") {
+        return;
+    }
+    let run = |line: &str| {
+        // Without CUMEM NCCL's memory is plain device memory as well; what is tested here are the calls.
+        let line =
+            format!("--shared-gpu {SHORT} --op all_reduce,alltoall,sendrecv -b 1M -e 1M {line} --json");
+        let run = Start::new(2, &line).with(&[("NCCL_CUMEM_ENABLE", "0")]).run();
+        run.exits(0);
+        let document = schema::parse(&run.stdout);
+        assert!(results(&document).iter().all(|row| row["wrong_elements"] == 0), "{line}");
+        document
+    };
+    assert_eq!(run("-G 3")["plan"]["graph_launches"], 3);
+    assert_eq!(run("-G 1 --aligned")["plan"]["graph_launches"], 1);
+    let both = run("-G 2 -R 1");
+    assert_eq!((&both["plan"]["graph_launches"], &both["plan"]["registered"]), (&2.into(), &true.into()));
+    let note = both["backend"]["note"].as_str().unwrap_or_default();
+    assert!(note.contains("registered with it"), "{note}");
+    assert!(both["evidence"][0]["ports"].as_array().is_some_and(|ports| !ports.is_empty()), "{both:#}");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 mod addressing;
 mod affinity;
+mod check;
 mod failures;
 mod intervals;
 mod latency;

@@ -1,6 +1,6 @@
 //! Documents of `coll-perf`: one in which nothing is absent, and the spelling of its words.
 
-use coll_perf::backend::nccl::{GpuLink, LogFacts, RankGpu, Requirement, Witness};
+use coll_perf::backend::nccl::{GpuLink, HostPort, LogFacts, RankGpu, Requirement, Witness};
 use coll_perf::backend::{Carrier, Pacing, Placement};
 use coll_perf::collective::{self, Kind};
 use coll_perf::data::{Checked, WrongElement};
@@ -11,6 +11,7 @@ use coll_perf::report::{Document, RankHost, RankRow, ResultRow, Round};
 use coll_perf::summary::Spread;
 use linkproof_common::error::{Error, ErrorKind};
 use linkproof_common::memlock::LockedMemory;
+use linkproof_common::traffic::{PortKind, PortTraffic};
 use linkproof_common::warning::Warning;
 use linkproof_tests::schema;
 use serde_json::{Value, json};
@@ -68,6 +69,8 @@ fn plan() -> Plan {
         timeout_seconds: 60.0,
         require_transport: Some(Requirement::IbGdr),
         shared_gpu: true,
+        graph_launches: 3,
+        registered: true,
         matrix_bytes: Some(vec![vec![0, 16], vec![16, 0]]),
     }
 }
@@ -80,6 +83,7 @@ fn witness() -> Witness {
         "NET/Socket : Using [0]eth0:10.0.0.1<0>",
         "Using network IB",
         "Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0/GDRDMA",
+        "NVLS comm 0x7f2e headRank 0 nHeads 2 nvlsRanks 2 buffSize 4194304",
     ];
     let mut witness = Witness::of([LogFacts::parse(&log.map(line).concat())]);
     witness.edges[0].link = Some(GpuLink::NVLink);
@@ -92,6 +96,12 @@ fn witness() -> Witness {
         nvlinks: Some(18),
         nvlink_sent_bytes: Some(1 << 30),
     }];
+    let [rdma, net] =
+        [("mlx5_0 port 1", PortKind::Rdma), ("eth0", PortKind::Net)].map(|(port, kind)| HostPort {
+            host: "gpu-a".into(),
+            traffic: PortTraffic { port: port.into(), kind, sent_bytes: 1 << 30, received_bytes: 0 },
+        });
+    witness.ports = vec![rdma, net];
     witness
 }
 

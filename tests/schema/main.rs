@@ -14,6 +14,7 @@ use linkproof_tests::schema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+mod check;
 mod collectives;
 mod sample;
 

@@ -127,8 +127,10 @@ fn document(transport: Transport, round_length: RoundLength, rate: Rate, link: L
     document.rounds = vec![round()];
     document.results = vec![row()];
     document.warnings = vec![Warning::software_device("rxe0", "rxe")];
-    document.verdict.failures =
-        vec![Error::new(ErrorKind::WrongData, "3 bytes arrived wrong").fact("direction", "x").hint("y")];
+    let mut failure =
+        Error::new(ErrorKind::WrongData, "3 bytes arrived wrong").fact("direction", "x").hint("y");
+    failure.findings.push("memlock-low".to_owned());
+    document.verdict.failures = vec![failure];
     document
 }
 

@@ -42,6 +42,27 @@ fn on_the_way_to_the_peer_it_is_the_path() {
 }
 
 #[test]
+fn no_way_to_the_peers_address_names_the_errno_the_address_and_what_to_ask() {
+    for errno in ["ENETUNREACH (101)", "EHOSTUNREACH (113)", "ENODEV (19)"] {
+        let name = errno.split(' ').next().unwrap_or_default();
+        let stayed = format!("on soft0 stayed in INIT, wanted RTR: ibv_modify_qp: {errno}");
+        let hint = "hint: see whether the kernel has a route and a neighbour for it: ip route get 127.0.0.1";
+        client_says(&format!("modify_qp@2:{name}"), "", 4, &[stayed.as_str(), "  path: ", hint]);
+    }
+}
+
+#[test]
+fn queues_without_room_point_to_the_locked_memory_limit() {
+    let hint = "hint: the device or the locked-memory limit has no room for the queues";
+    for (fault, queue) in [
+        ("create_cq@1:ENOMEM", "cannot create a completion queue of"),
+        ("create_qp_ex@1+:ENOMEM fault=create_qp@1+:ENOMEM", "cannot create a queue pair for"),
+    ] {
+        client_says(fault, "", 3, &[queue, "ENOMEM (12)", "  memlock: soft ", hint]);
+    }
+}
+
+#[test]
 fn on_the_data_path_it_is_a_completion() {
     client_says("post_send@60:ENOMEM", "--warmup 0", 4, &["cannot post a write on QP 0x", "ENOMEM (12)"]);
     client_says("poll_cq@3:EIO", "", 4, &["cannot poll the completion queue on soft0: ibv_poll_cq: -5"]);
@@ -60,10 +81,12 @@ fn on_the_servers_machine_both_ends_hear_of_it() {
 #[test]
 fn relaxed_ordering_is_done_without_where_it_is_refused() {
     let server = Server::start("write-bw", "soft0");
-    let run = server.client("soft0 fault=reg_mr@1:EOPNOTSUPP").args("-n 50 --json").run();
-    let document = run.exits(0).document();
-    let registration = document["memory"]["registration"].as_str().unwrap_or_default().to_owned();
-    assert!(registration.contains("ibv_reg_mr"), "{document:#}");
+    let registration = |device: &str| {
+        let document = server.client(device).args("-n 50 --json").run().exits(0).document();
+        document["memory"]["registration"].as_str().unwrap_or_default().to_owned()
+    };
+    assert_eq!(registration("soft0"), "ibv_reg_mr, relaxed ordering allowed");
+    assert_eq!(registration("soft0 fault=reg_mr@1:EOPNOTSUPP"), "ibv_reg_mr, strict ordering");
 }
 
 #[test]

@@ -15,7 +15,9 @@ fn what_the_clients_device_has_no_room_for_is_this_machine() {
         ("max_qp=3", "-q 4", "--qp asks for 4 queue pairs and soft0 allows 3"),
         ("max_qp_wr=64", "-t 65", "--tx-depth asks for 65 outstanding writes and soft0 allows 64"),
         ("max_inline=60", "-I 61", "--inline-size asks for 61 bytes of inline data and soft0 allows 60"),
+        ("max_cqe=100", "-q 64", "completion queue entries and soft0 allows 100"),
         ("max_mr_size=4K", "-s 1M", "ibv_reg_mr: EINVAL (22)"),
+        ("gid=none", "", "the GID table of soft0 port 1 is empty"),
         (
             "mtu=1024",
             "-m 4096",
@@ -78,8 +80,31 @@ fn the_limit_on_locked_memory_holds() {
     let server = Server::start("write-bw", "soft0");
     let run = server.client("soft0").by_way_of(limited).args("-n 50 -s 1M").run();
     run.exits(3).says(&["memlock", "64 KiB"]);
-    let small = server.client("soft0").by_way_of(limited).args("-n 50 -s 4K").run();
-    small.exits(0);
+    let client = |options: &str| server.client("soft0").by_way_of(limited).args("-n 50").args(options).run();
+    client("-s 4K").exits(0);
+    // The largest of all sizes counts, before the first of them is measured.
+    let all = client("-a");
+    all.exits(3)
+        .silent_on_stdout()
+        .says(&["cannot register 8 MiB of host memory on soft0: the locked-memory limit is 64 KiB"]);
+    // What one direction may pin, two may not.
+    let both = client("-b -s 64K");
+    both.exits(3)
+        .silent_on_stdout()
+        .says(&["cannot register 128 KiB", "this run pins: 128 KiB (2 of 64 KiB)"]);
+}
+
+#[test]
+fn a_device_that_cannot_be_opened_leaves_the_others() {
+    let port = free_port();
+    let description = format!("fabric=limits-{port}; soft0 fault=open_device@1+:ENODEV; soft1");
+    let tool = || Tool::new("write-bw").arg("--soft-device").env("LINKPROOF_SOFTNIC", description.clone());
+    let _server = tool().serve(port);
+    let run = tool().args(&format!("127.0.0.1 -p {port} -n 50 --json")).run();
+    let link = &run.exits(0).document()["link"];
+    assert_eq!((&link["client"]["device"], &link["server"]["device"]), (&"soft1".into(), &"soft1".into()));
+    let run = tool().args("-d soft0 127.0.0.1").run();
+    run.exits(3).says(&["cannot open soft0: ibv_open_device: ENODEV (19)"]);
 }
 
 #[test]

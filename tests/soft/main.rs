@@ -1,6 +1,8 @@
 //! The tools over the software device: whole RDMA runs on any machine.
 
+mod arms;
 mod calls;
+mod faults;
 mod kills;
 mod limits;
 mod model;

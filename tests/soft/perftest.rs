@@ -39,6 +39,38 @@ fn its_bandwidth_test_runs() {
     assert!(run.stdout.contains("Device         : soft0"));
 }
 
+/// Its table and its JSON, of one run, imported: the operation, the first point, and its value.
+fn imported(folder: &std::path::Path, run: &Finished) -> [(String, String, f64); 2] {
+    let table = folder.join("table.txt");
+    std::fs::write(&table, &run.stdout).expect("a file");
+    [table, folder.join("out.json")].map(|file| {
+        let import = Tool::new("perf-compare").args("import perftest").arg(file.display().to_string()).run();
+        import.exits(0);
+        let recording = linkproof_tests::schema::recordings(&import.stdout).remove(0);
+        let point = &recording["points"][0];
+        let text = |value: &serde_json::Value| value.as_str().expect("a text").to_owned();
+        let value = point["rounds"][0].as_f64().expect("a number");
+        (text(&recording["operation"]), text(&point["figure"]), value)
+    })
+}
+
+#[test]
+fn its_table_and_its_json_are_imported_as_the_same() {
+    let name = "its_table_and_its_json_are_imported_as_the_same";
+    let folder = tempfile::tempdir().expect("a folder");
+    let json = format!("--out_json --out_json_file={}", folder.path().join("out.json").display());
+    for (program, options, operation, figure) in [
+        ("ib_write_bw", "-n 1000", "write bandwidth", "bandwidth"),
+        ("ib_write_bw", "-n 1000 --report_gbits", "write bandwidth", "bandwidth"),
+        ("ib_write_lat", "-n 1000", "write latency", "typical"),
+    ] {
+        let Some(run) = run(name, program, &format!("{options} {json}")) else { return };
+        let [table, document] = imported(folder.path(), &run);
+        assert_eq!((table.0.as_str(), table.1.as_str()), (operation, figure));
+        assert_eq!(table, document, "{program} {options}");
+    }
+}
+
 #[test]
 fn its_bandwidth_test_runs_over_all_sizes() {
     let Some(run) = run("its_bandwidth_test_runs_over_all_sizes", "ib_write_bw", "-a -n 100") else { return };

@@ -62,6 +62,16 @@ fn a_lost_write_runs_out_of_retries() {
 }
 
 #[test]
+fn the_size_at_which_nothing_passes_any_more_is_named() {
+    // 1 KiB passes, and of 2 KiB nothing does: as where the path's MTU is smaller than the ends think.
+    let options = format!("-s 1K,2K -n 100 --warmup 0 --rounds 1 {IMPATIENT}");
+    let run = with_fault("write-bw", "send@101+:lost", &options);
+    run.exits(4).says(&["RETRY_EXC_ERR (12)", "got so far: round 1 of 1 at 2 KiB"]);
+    let document = with_fault("write-bw", "send@101+:lost", &format!("{options} --json")).document();
+    assert_eq!(document["results"][0]["size_bytes"], 1024, "what was measured is there: {document:#}");
+}
+
+#[test]
 fn one_queue_pair_of_four_may_lose_a_write() {
     let run = with_fault("write-bw", "send/2@50:lost", &format!("-q 4 -n 400 {IMPATIENT}"));
     run.exits(4).says(&["a write did not complete: RETRY_EXC_ERR (12)"]);

@@ -1,5 +1,5 @@
-//! The schemas of what the tools write, `schema/*.json`: the result document, the line of an interval, a comparison, and
-//! what came of arms.
+//! The schemas of what the tools write, `schema/*.json`: the result document, the line of an interval, a comparison, what
+//! was imported, what came of arms, and a look at a node.
 
 use std::sync::OnceLock;
 
@@ -33,6 +33,15 @@ pub fn of_comparison() -> &'static Value {
     SCHEMA.get_or_init(|| read(include_str!("../../schema/comparison.v1.json")))
 }
 
+/// The schema of what was imported.
+///
+/// # Panics
+/// Where it isn't JSON.
+pub fn of_recording() -> &'static Value {
+    static SCHEMA: OnceLock<Value> = OnceLock::new();
+    SCHEMA.get_or_init(|| read(include_str!("../../schema/recording.v1.json")))
+}
+
 /// The schema of arms.
 ///
 /// # Panics
@@ -40,6 +49,36 @@ pub fn of_comparison() -> &'static Value {
 pub fn of_arms() -> &'static Value {
     static SCHEMA: OnceLock<Value> = OnceLock::new();
     SCHEMA.get_or_init(|| read(include_str!("../../schema/arms.v1.json")))
+}
+
+/// The schema of a look at a node.
+///
+/// # Panics
+/// Where it isn't JSON.
+pub fn of_check() -> &'static Value {
+    static SCHEMA: OnceLock<Value> = OnceLock::new();
+    SCHEMA.get_or_init(|| read(include_str!("../../schema/check.v1.json")))
+}
+
+/// Everything that is wrong with a look at a node.
+pub fn check_errors(value: &Value) -> Vec<String> {
+    static VALIDATOR: OnceLock<Validator> = OnceLock::new();
+    errors_by(VALIDATOR.get_or_init(|| validator(of_check())), value)
+}
+
+/// Parses `text`, which is one valid look at a node and nothing else.
+///
+/// # Panics
+/// Where it isn't.
+pub fn check(text: &str) -> Value {
+    let value = one_value(text);
+    let errors = check_errors(&value);
+    assert!(
+        errors.is_empty(),
+        "the document does not follow the schema:\n  {}\n{value:#}",
+        errors.join("\n  ")
+    );
+    value
 }
 
 fn read(text: &str) -> Value {
@@ -99,6 +138,42 @@ pub fn parse(text: &str) -> Value {
 pub fn comparison(text: &str) -> Value {
     let value = one_value(text);
     validate_comparison(&value);
+    value
+}
+
+/// Parses `text`, whose lines are valid recordings and nothing else.
+///
+/// # Panics
+/// Where they aren't.
+pub fn recordings(text: &str) -> Vec<Value> {
+    static VALIDATOR: OnceLock<Validator> = OnceLock::new();
+    let validator = VALIDATOR.get_or_init(|| validator(of_recording()));
+    let valid = |line: &str| {
+        let value = one_value(line);
+        let errors = errors_by(validator, &value);
+        assert!(errors.is_empty(), "no recording:\n  {}\n{value:#}", errors.join("\n  "));
+        value
+    };
+    text.lines().map(valid).collect()
+}
+
+/// Parses `text`, which is one valid document of what `perf-compare` does besides comparing arms, and nothing else.
+///
+/// # Panics
+/// Where it isn't.
+pub fn of_perf_compare(text: &str) -> Value {
+    let value = one_value(text);
+    let schema = match value["schema"].as_str().unwrap_or_default() {
+        "linkproof/fit.v1" => include_str!("../../schema/fit.v1.json"),
+        "linkproof/steps.v1" => include_str!("../../schema/steps.v1.json"),
+        "linkproof/value.v1" => include_str!("../../schema/value.v1.json"),
+        "linkproof/fleet.v1" => include_str!("../../schema/fleet.v1.json"),
+        "linkproof/baseline.v1" => include_str!("../../schema/baseline.v1.json"),
+        "linkproof/baseline-check.v1" => include_str!("../../schema/baseline-check.v1.json"),
+        other => panic!("a schema called {other}:\n{text}"),
+    };
+    let errors = errors_by(&validator(&read(schema)), &value);
+    assert!(errors.is_empty(), "no such document:\n  {}\n{value:#}", errors.join("\n  "));
     value
 }
 

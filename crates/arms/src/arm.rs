@@ -40,8 +40,9 @@ impl Arm {
     }
 }
 
-/// The arms that `words` name: each one of `known`, or `NAME:VAR=VALUE,…`. A comma belongs to the value unless a
-/// variable follows: `ports:NCCL_IB_HCA=mlx5_0,mlx5_1,NCCL_IB_TC=106` sets two.
+/// The arms that `words` name: each one of `known`, `NAME:VAR=VALUE,…`, or `NAME:-OPTION VALUE …`. A comma belongs to the
+/// value unless a variable follows: `ports:NCCL_IB_HCA=mlx5_0,mlx5_1,NCCL_IB_TC=106` sets two. Options are parted by
+/// blanks, and have none in them.
 ///
 /// # Errors
 /// [`ErrorKind::Usage`]: a name that is not known, one that is there twice, or fewer than two arms.
@@ -66,15 +67,20 @@ fn of_word(word: &str, known: &[Arm]) -> Result<Arm> {
             let names: Vec<&str> = known.iter().map(|arm| arm.name.as_str()).collect();
             usage(format!("no arm is called {word}"))
                 .fact("known", names.join(", "))
-                .hint("one of your own: --arm NAME:VARIABLE=VALUE,…")
+                .hint("one of your own: --arm NAME:VARIABLE=VALUE,… or --arm \"NAME:-OPTION VALUE\"")
         });
     };
     if name.is_empty() || name.chars().any(|c| c.is_control() || c.is_whitespace()) {
-        return Err(usage(format!("--arm {word} has no name")).hint("--arm NAME:VARIABLE=VALUE,…"));
+        return Err(usage(format!("--arm {word} has no name"))
+            .hint("--arm NAME:VARIABLE=VALUE,… or --arm \"NAME:-OPTION VALUE\""));
     }
     if known.iter().any(|arm| arm.name == name) {
         return Err(usage(format!("--arm {word}: {name} is the name of an arm that is there already"))
             .hint("choose another name"));
+    }
+    if settings.starts_with('-') {
+        let options: Vec<&str> = settings.split_whitespace().collect();
+        return Ok(Arm::setting(name, &[]).with(&options));
     }
     let mut environment: Vec<(String, String)> = Vec::new();
     for piece in settings.split(',').filter(|piece| !piece.is_empty()) {
@@ -88,7 +94,7 @@ fn of_word(word: &str, known: &[Arm]) -> Result<Arm> {
             }
             _ => {
                 return Err(usage(format!("--arm {word}: {piece} is no VARIABLE=VALUE"))
-                    .hint("--arm NAME:VARIABLE=VALUE,…"));
+                    .hint("--arm NAME:VARIABLE=VALUE,… or --arm \"NAME:-OPTION VALUE\""));
             }
         }
     }
@@ -125,6 +131,13 @@ mod tests {
         let shown: Vec<String> = arms.iter().map(Arm::describe).collect();
         assert_eq!(shown, ["NCCL_NET=Socket", "NCCL_IB_HCA=mlx5_0,mlx5_1 NCCL_IB_TC=106", "nothing set"]);
         assert_eq!(arms[1].environment[0].1, "mlx5_0,mlx5_1");
+    }
+
+    #[test]
+    fn an_arm_may_have_options_of_its_own() {
+        let arms = arms(&["default", "wide:-q 8  --tx-depth=64"]).unwrap();
+        assert_eq!(arms[1].options, ["-q", "8", "--tx-depth=64"]);
+        assert_eq!(arms[1].describe(), "-q 8 --tx-depth=64");
     }
 
     #[test]

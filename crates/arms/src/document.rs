@@ -4,6 +4,7 @@ use linkproof_common::error::{Error, Result};
 use linkproof_common::report::{Verdict, timestamp};
 use perf_compare::arm::Sequence;
 use perf_compare::judge::{Primary, Wishes};
+use perf_compare::recording::Recording;
 use perf_compare::show::{Compared, json};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -126,10 +127,27 @@ fn compare(arms: &[Tried]) -> Result<Option<Compared>> {
     if good.len() < 2 || rounds == 0 {
         return Ok(None);
     }
-    let arms = good.iter().map(|tried| recorded(tried, rounds)).collect::<Result<_>>()?;
+    let mut arms: Vec<_> = good.iter().map(|tried| recorded(tried, rounds)).collect::<Result<_>>()?;
+    leave_out_what_the_transport_brings(&mut arms);
     let wishes = Wishes { sequence: Sequence::Auto, threshold: None, primary: Primary::Mean };
     let declared: Vec<String> = DECLARED.iter().map(|&name| name.to_owned()).collect();
     Compared::of(arms, wishes, &declared).map(Some)
+}
+
+/// Where arms go over different transports, each has its own devices, addresses and registrations: what they are stands in
+/// each arm's proof, and would bury the conditions that differ by accident.
+fn leave_out_what_the_transport_brings(arms: &mut [perf_compare::arm::Arm]) {
+    let transport = |run: &Recording| run.conditions.get("plan.transport").cloned();
+    let mut transports = arms.iter().flat_map(|arm| &arm.runs).map(transport);
+    let first = transports.next();
+    if first.is_none_or(|first| transports.all(|other| other == first)) {
+        return;
+    }
+    for run in arms.iter_mut().flat_map(|arm| &mut arm.runs) {
+        run.conditions.retain(|name, _| {
+            !(name.starts_with("link.") || name.starts_with("memory.") || name.ends_with(".why_not"))
+        });
+    }
 }
 
 fn recorded(tried: &Tried, rounds: usize) -> Result<perf_compare::arm::Arm> {

@@ -6,6 +6,8 @@
 //!               is set hits all arms       environment is read once
 //! ```
 //!
+//! [`link`] has what the tools that measure a link need of it.
+//!
 //! A run is the tool itself, started again with what its arm sets and without `--arm`. What proves that an arm did what
 //! its name says is the tool's to know ([`Tool::prove`]): an arm that can't be proven has failed, and is not compared.
 
@@ -13,6 +15,7 @@ mod arm;
 mod child;
 mod document;
 mod line;
+pub mod link;
 mod schedule;
 mod show;
 mod step;
@@ -24,7 +27,7 @@ pub use document::{Report, SCHEMA};
 pub use line::Line;
 pub use show::{Terminal, show};
 pub use step::{Alone, Lockstep};
-pub use trial::{Observer, Tool, Tried, run};
+pub use trial::{Observer, Tool, Tried, run, this_program};
 
 /// Runs of each arm unless the user says otherwise: the fewest that are judged in pairs.
 pub const ROUNDS: u32 = linkproof_common::compare::PAIRED_FROM as u32;

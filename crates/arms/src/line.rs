@@ -29,6 +29,13 @@ impl Line {
         Self(kept)
     }
 
+    /// The same without the option `flag`, which has no value, and whether it was there.
+    pub(crate) fn without_flag(self, flag: &str) -> (Self, bool) {
+        let (there, kept): (Vec<_>, Vec<_>) =
+            self.0.into_iter().partition(|word| word.to_string_lossy().replace('_', "-") == flag);
+        (Self(kept), !there.is_empty())
+    }
+
     /// The words of a run with `more` options.
     pub(crate) fn with<'a>(&'a self, more: &'a [String]) -> impl Iterator<Item = &'a OsStr> {
         self.0.iter().map(OsString::as_os_str).chain(more.iter().map(OsStr::new))
@@ -47,5 +54,7 @@ mod tests {
         let line = Line::without(&argv, &["--arm", "--rounds", "--require-it"]);
         let shown: Vec<&OsStr> = line.with(&more).collect();
         assert_eq!(shown.join(OsStr::new(" ")), "--op all -b 8 -v -e 1M --rounds 1");
+        let (line, there) = Line::without(&argv, &[]).without_flag("-v");
+        assert!(there && !line.without_flag("-v").1);
     }
 }

@@ -1,8 +1,8 @@
 //! All runs of all arms.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use linkproof_common::error::{Error, ErrorKind, Result};
+use linkproof_common::error::{Error, ErrorKind, Result, show_io_error};
 use linkproof_common::interrupt;
 use serde_json::Value;
 
@@ -22,6 +22,17 @@ pub struct Tool<'a, P> {
     /// What the document of a run proves of its arm, in words: what carried the bytes. An error where it proves
     /// another thing, or nothing.
     pub prove: P,
+}
+
+/// Where this program is, to start it again.
+///
+/// # Errors
+/// [`ErrorKind::RunLost`] where the system does not say.
+pub fn this_program() -> Result<PathBuf> {
+    std::env::current_exe().map_err(|error| {
+        let what = format!("cannot find this program to start it again: {}", show_io_error(&error));
+        Error::new(ErrorKind::RunLost, what)
+    })
 }
 
 /// What became of one arm.

@@ -91,7 +91,12 @@ fn hands(args: &Args, plan: &Plan, launch: Option<&Launch>) -> Result<Hands> {
     };
     let gpu = plan.transport == Transport::Gpu;
     let nccl_log = if gpu { nccl::prepare(launch.map(|it| it.rank), plan.shared_gpu) } else { None };
-    let nccl = nccl::Choice { library: args.nccl_lib.clone(), shared_gpu: plan.shared_gpu };
+    let nccl = nccl::Choice {
+        library: args.nccl_lib.clone(),
+        shared_gpu: plan.shared_gpu,
+        graph_launches: plan.graph_launches,
+        registered: plan.registered,
+    };
     Ok(Hands { machine: RankHost::this_machine(), cores, fault: args.inject_fault, nccl, nccl_log })
 }
 

@@ -8,6 +8,7 @@ pub use nccl_tests::way_out;
 use std::path::PathBuf;
 
 use clap::Parser;
+use linkproof_common::args::help::{AFTER_HELP, Example, long_help};
 use linkproof_common::args::parse_seconds;
 use linkproof_common::cuda::Driver;
 use linkproof_common::error::{Error, ErrorKind, Result};
@@ -30,7 +31,7 @@ use lists::{Collectives, DataTypes, RedOps, Roots};
 /// `coll-perf --op alltoall -b 1M -e 256M` measures alltoall between the processors of this machine, one rank each, and
 /// needs nothing else. Sizes, counts and bandwidths are nccl-tests'.
 #[derive(Parser, Clone, Debug)]
-#[command(name = "coll-perf", version, after_help = EXIT_STATUSES)]
+#[command(name = "coll-perf", version, after_help = AFTER_HELP, after_long_help = long_help(EXAMPLES, MORE))]
 pub struct Args {
     /// Collectives: one, a list, or all. Spellings like all-to-all and allreduce are taken
     #[arg(
@@ -121,8 +122,8 @@ pub struct Args {
     #[arg(short = 'T', long, value_name = "SECONDS", default_value = "60", value_parser = parse_seconds, help_heading = "Timing")]
     pub timeout: f64,
 
-    /// Ranks on this machine, each a thread [default: one a processor, at least 2]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = "Ranks")]
+    /// Ranks on this machine, each a thread [default: one a GPU; without GPUs one a processor, at least 2]
+    #[arg(short = 'g', long, alias = "ngpus", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = "Ranks")]
     pub ranks: Option<u32>,
     /// Cores for the ranks, one each, in this order (2-5,8); or any: nothing is bound [default: a core each, where there are enough]
     #[arg(long, value_name = "LIST", value_parser = Bind::parse, help_heading = "Ranks")]
@@ -139,6 +140,12 @@ pub struct Args {
     /// Fail unless every edge between GPUs is proven to go over this
     #[arg(long, value_name = "NAME", value_enum, help_heading = "Ranks")]
     pub require_transport: Option<Requirement>,
+    /// On GPUs: record the iterations of a round as a CUDA graph and launch that N times; the time is of one launch. 0: no graph
+    #[arg(short = 'G', long, alias = "cuda-graph", value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000), help_heading = "Timing")]
+    pub cudagraph: u32,
+    /// On GPUs: 1: buffers that NCCL allocates and that are registered with it. 0: plain device memory, as most programs have
+    #[arg(short = 'R', long, value_name = "N", default_value_t = 0, help_heading = "The measurement")]
+    pub local_register: u8,
     /// For tests: let several ranks share a GPU. No figure of such a run means anything
     #[arg(long, help_heading = "Ranks")]
     pub shared_gpu: bool,
@@ -173,13 +180,55 @@ pub struct Args {
     pub inject_fault: Option<Fault>,
 }
 
-const EXIT_STATUSES: &str = "Exit status:
+/// What `--help` shows, the usual first.
+const EXAMPLES: &[Example] = &[
+    Example {
+        what: "This machine's GPUs with NCCL, or its processors, a rank each",
+        line: "coll-perf --op alltoall -b 1M -e 256M",
+    },
+    Example {
+        what: "Every collective of eight ranks, small sizes as well",
+        line: "coll-perf --op all -b 8 -e 256M -f 4 --ranks 8",
+    },
+    Example {
+        what: "GPUs of several hosts, by a launcher: fails unless hosts reach each other's GPUs over RDMA",
+        line: "mpirun -np 16 coll-perf --op all_reduce -b 8 -e 1G --require-transport ib+gdr --json=run.json",
+    },
+    Example {
+        what: "The same without a launcher, on each host",
+        line: "coll-perf --rank 0 --world-size 2 --rendezvous node1:18516 -b 1M -e 1G",
+    },
+    Example {
+        what: "What RDMA, and GPUDirect besides, are worth against TCP: in turn, proven, judged",
+        line: "coll-perf -b 1M -e 256M --arm tcp --arm no-gdr --arm gdr",
+    },
+    Example {
+        what: "As a step of training launches them, in buffers that NCCL knows",
+        line: "coll-perf -b 64K -e 64M -G 10 -R 1",
+    },
+    Example { what: "Who holds the others up", line: "coll-perf -b 1M -e 1M -n 1000 --aligned -v" },
+];
+
+/// What follows the examples.
+const MORE: &[&str] = &[
+    "Environment:
+  LINKPROOF_NCCL     library to load in place of libnccl.so.2, as --nccl-lib
+  LINKPROOF_CUDA     library to load in place of libcuda.so.1
+  LINKPROOF_NVML     library to load in place of libnvidia-ml.so.1
+  NCCL_*             NCCL's own; NCCL_DEBUG_FILE and NCCL_DEBUG_SUBSYS keep its log from being read
+  MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE, LOCAL_RANK, and Open MPI's, PMI's and Slurm's: who is which rank",
+    "Exit status:
   0  measured, and good
-  1  measured, but a result was wrong
+  1  measured, but a result was wrong, or an edge was not over what was required
   2  the command line
-  3  this machine: memory, limit, library
+  3  this machine: memory, limit, library, GPU
   4  another rank, or the path to it
-  130  interrupted; what was measured until then is printed and marked";
+  130  interrupted; what was measured until then is printed and marked",
+    "More:
+  docs/collectives.md      sizes, formulas, algorithms, clocks, NCCL's evidence, arms
+  docs/compatibility.md    nccl-tests' options, one by one
+  docs/troubleshooting.md  each message: cause, and what to do",
+];
 
 /// What performs the collectives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -222,7 +271,7 @@ impl Args {
             rank: self.rank,
             world_size: self.world_size,
             rendezvous: self.rendezvous.clone(),
-            threads: self.ranks.is_some(),
+            threads: self.ranks.is_some_and(|ranks| ranks > 1),
         })
     }
 
@@ -261,10 +310,16 @@ impl Args {
             )
             .hint("--backend nccl"));
         }
+        let registered = self.registered()?;
+        if !gpu && (self.cudagraph > 0 || registered) {
+            return Err(usage("-G and -R are for GPUs, and the host backend is used").hint("--backend nccl"));
+        }
         let with_gpu = |plan: Plan| Plan {
             transport: if gpu { Transport::Gpu } else { plan.transport },
             require_transport: self.require_transport,
             shared_gpu: self.shared_gpu,
+            graph_launches: self.cudagraph,
+            registered,
             ..plan
         };
         let Some(launch) = launch else {
@@ -326,6 +381,8 @@ impl Args {
             timeout_seconds: self.timeout,
             require_transport: None,
             shared_gpu: false,
+            graph_launches: 0,
+            registered: false,
             matrix_bytes: matrix.map(|traffic| traffic.rows()),
         };
         let points = plan.points()?;
@@ -362,6 +419,19 @@ impl Args {
             2 => Err(usage("-z 2 makes calls wait for their end, which those of the host backend do anyway")
                 .hint("-z 0")),
             other => Err(usage(format!("-z {other} means nothing")).hint("-z 0 is pipelined, -z 3 aligned")),
+        }
+    }
+
+    fn registered(&self) -> Result<bool> {
+        match self.local_register {
+            0 => Ok(false),
+            1 => Ok(true),
+            2 => Err(usage("-R 2 asks for symmetric windows, which coll-perf does not register yet")
+                .hint("-R 1 registers the buffers with NCCL's other call, ncclCommRegister")),
+            other => {
+                Err(usage(format!("-R {other} means nothing"))
+                    .hint("-R 1 registers the buffers, -R 0 does not"))
+            }
         }
     }
 

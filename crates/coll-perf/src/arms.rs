@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 
 use linkproof_arms::{Alone, Arm, Line, Lockstep, Report, Terminal, Tool, Tried, show};
-use linkproof_common::error::{Error, ErrorKind, ExitStatus, Result, show_io_error};
+use linkproof_common::error::{Error, ErrorKind, ExitStatus, Result};
 use linkproof_common::report::{JsonTarget, timestamp};
 use serde_json::Value;
 
@@ -56,10 +56,7 @@ fn tried(
     let known = known(plan.transport == Transport::Gpu, launch.is_some());
     let arms: Vec<Arm> =
         linkproof_arms::parse(&args.arm, &known)?.into_iter().map(|arm| with_options_of(args, arm)).collect();
-    let program = std::env::current_exe().map_err(|error| {
-        let what = format!("cannot find this program to start it again: {}", show_io_error(&error));
-        Error::new(ErrorKind::RunLost, what)
-    })?;
+    let program = linkproof_arms::this_program()?;
     let tool = Tool { program: &program, line: Line::without(argv, &NOT_PASSED_ON), prove };
     let mut together = launch.map(|launch| Together::meet(launch, &plan, &arms)).transpose()?;
     let step: &mut dyn Lockstep = match &mut together {
@@ -82,6 +79,8 @@ fn known(gpu: bool, launched: bool) -> Vec<Arm> {
     };
     let (net, no_ib) = (("NCCL_NET", "Socket"), ("NCCL_IB_DISABLE", "1"));
     let (no_p2p, no_shm) = (("NCCL_P2P_DISABLE", "1"), ("NCCL_SHM_DISABLE", "1"));
+    // Reductions in NVLink's switches are no P2P to NCCL, and would go on without it.
+    let no_nvls = ("NCCL_NVLS_ENABLE", "0");
     let no_gdr = [("NCCL_NET_GDR_LEVEL", "LOC"), ("NCCL_NET_GDR_READ", "0")];
     vec![
         default,
@@ -89,10 +88,10 @@ fn known(gpu: bool, launched: bool) -> Vec<Arm> {
         arm("gdr", Requirement::IbGdr, &[]),
         arm("no-gdr", Requirement::IbHost, &no_gdr),
         arm("tcp", Requirement::Socket, &[net, no_ib]),
-        arm("tcp-only", Requirement::SocketOnly, &[net, no_ib, no_p2p, no_shm]),
+        arm("tcp-only", Requirement::SocketOnly, &[net, no_ib, no_p2p, no_shm, no_nvls]),
         arm("p2p", Requirement::P2p, &[]),
         arm("nvlink", Requirement::Nvlink, &[]),
-        arm("p2p-off", Requirement::NoP2p, &[no_p2p]),
+        arm("p2p-off", Requirement::NoP2p, &[no_p2p, no_nvls]),
     ]
 }
 

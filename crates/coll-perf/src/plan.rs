@@ -65,9 +65,20 @@ pub struct Plan {
     /// Whether several ranks may share a GPU: for tests, and no figure means anything then.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub shared_gpu: bool,
+    /// How often a round's iterations, recorded as a CUDA graph, are launched; 0: they are no graph.
+    #[serde(skip_serializing_if = "is_none", default)]
+    pub graph_launches: u32,
+    /// Whether the buffers are NCCL's own memory, registered with it.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub registered: bool,
     /// Bytes from each rank (row) to each (column), for an alltoallv.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub matrix_bytes: Option<Vec<Vec<u64>>>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's")]
+fn is_none(count: &u32) -> bool {
+    *count == 0
 }
 
 /// One line of the table: a call, and where its result goes.
@@ -206,6 +217,8 @@ pub(crate) mod tests {
             timeout_seconds: 20.0,
             require_transport: None,
             shared_gpu: false,
+            graph_launches: 0,
+            registered: false,
             matrix_bytes: None,
         }
     }

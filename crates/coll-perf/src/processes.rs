@@ -10,6 +10,7 @@ use crate::group::Group;
 use crate::group::tcp::TcpGroup;
 use crate::launch::Launch;
 use crate::plan::{Plan, Transport, largest_buffers};
+use crate::report::RankHost;
 use crate::run::{Observer, Rank};
 use crate::threads::{Hands, run_on_gpu};
 
@@ -21,8 +22,11 @@ pub fn run(launch: &Launch, plan: &Plan, hands: &Hands, observer: &mut dyn Obser
     let mut group = TcpGroup::meet(launch, plan)?;
     let result = match plan.transport {
         Transport::Gpu => {
-            let (alarm, local_rank) = (group.alarm(), launch.local_rank.unwrap_or(launch.rank));
-            run_on_gpu(&mut group, alarm, local_rank, plan, hands, observer).and_then(|()| group.barrier())
+            let alarm = group.alarm();
+            number_on_machine(&mut group)
+                .map(|counted| launch.local_rank.unwrap_or(counted))
+                .and_then(|number| run_on_gpu(&mut group, alarm, number, plan, hands, observer))
+                .and_then(|()| group.barrier())
         }
         _ => measure(&mut group, plan, hands, observer),
     };
@@ -31,6 +35,23 @@ pub fn run(launch: &Launch, plan: &Plan, hands: &Hands, observer: &mut dyn Obser
         group.abort(error);
     }
     result
+}
+
+/// This rank's number among those of its machine, for launchers that don't say. All ranks ask, so that all stay in step.
+fn number_on_machine(group: &mut TcpGroup) -> Result<u32> {
+    let rank = group.rank() as usize;
+    let machine = machine(&RankHost::this_machine().name, &HostFiles::this_machine());
+    Ok(number_among(&group.all_gather(&machine)?, rank))
+}
+
+/// Two machines may have one name, and containers of one machine have several: the kernel's own identity goes with it.
+fn machine(name: &str, files: &HostFiles) -> Vec<u8> {
+    let boot = files.text("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    format!("{name} {boot}").into_bytes()
+}
+
+fn number_among(machines: &[Vec<u8>], rank: usize) -> u32 {
+    machines.iter().take(rank).filter(|other| machines.get(rank) == Some(*other)).count() as u32
 }
 
 fn measure(group: &mut TcpGroup, plan: &Plan, hands: &Hands, observer: &mut dyn Observer) -> Result<()> {
@@ -50,4 +71,25 @@ fn check_memory(plan: &Plan, rank: u32) -> Result<()> {
     let need = Shm::needs(send, recv);
     check_available(need, "the buffers of this rank", &HostFiles::this_machine())
         .map_err(|error| error.hint("use a smaller -e"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_numbered_on_each_machine_also_where_two_have_one_name() {
+        let machines = ["a 1", "b 1", "a 1", "a 2", "b 1", "a 2"].map(|words| words.as_bytes().to_vec());
+        let numbers: Vec<u32> = (0..machines.len()).map(|rank| number_among(&machines, rank)).collect();
+        assert_eq!(numbers, [0, 0, 1, 0, 1, 1]);
+        let of_boot = |identity: &str| {
+            let tree = tempfile::tempdir().unwrap();
+            let folder = tree.path().join("proc/sys/kernel/random");
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join("boot_id"), identity).unwrap();
+            machine("a", &HostFiles::below(tree.path()))
+        };
+        assert_eq!(of_boot("1\n"), of_boot("1\n"));
+        assert_ne!(of_boot("1\n"), of_boot("2\n"));
+    }
 }

@@ -395,6 +395,21 @@ mod tests {
     }
 
     #[test]
+    fn the_order_of_options_means_nothing() {
+        let line = ["host", "-s 4K", "-n 7", "-q 2", "-t 16", "-b"];
+        let mut reversed = line;
+        reversed.reverse();
+        assert_eq!(
+            plan_of(&format!("tool {}", line.join(" "))),
+            plan_of(&format!("tool {}", reversed.join(" ")))
+        );
+        for contradiction in ["-a -s 4K", "-s 4K -a", "-D 2 -n 5", "-n 5 -D 2"] {
+            let refused = refusal(&format!("tool host {contradiction}"));
+            assert!(refused.contains("cannot be used with"), "{contradiction}: {refused}");
+        }
+    }
+
+    #[test]
     fn all_is_2_bytes_to_8_mib() {
         let sizes = plan_of("tool host -a").sizes_bytes;
         assert_eq!((sizes.len(), sizes[0], sizes[22]), (23, 2, 8 << 20));

@@ -27,6 +27,11 @@ impl Counters {
         Self(counters)
     }
 
+    /// As a map, by name.
+    pub fn into_map(self) -> BTreeMap<String, u64> {
+        self.0
+    }
+
     /// The counters that have grown since `before`, and by how much.
     pub fn grown_since(&self, before: &Self) -> BTreeMap<String, u64> {
         let growth = |(name, now): (&String, &u64)| {
@@ -60,7 +65,17 @@ const TROUBLE: &[(&str, &str)] = &[
     ("link_downed", "link losses"),
     ("port_rcv_errors", "damaged packets"),
     ("port_xmit_discards", "packets dropped before sending"),
+    ("port_rcv_remote_physical_errors", "packets that arrived marked as damaged"),
+    ("local_link_integrity_errors", "errors of the link's integrity"),
+    ("link_error_recovery", "recoveries of the link"),
+    ("excessive_buffer_overrun_errors", "buffers that ran over"),
+    ("rx_icrc_encapsulated", "check sums that were wrong"),
 ];
+
+/// Whether growth of the counter called `name` means trouble.
+pub fn is_trouble(name: &str) -> bool {
+    TROUBLE.iter().any(|(known, _)| *known == name)
+}
 
 /// The counters among `growth` that mean trouble, in words; `None` where there is none.
 pub fn trouble(growth: &BTreeMap<String, u64>) -> Option<String> {

@@ -51,11 +51,12 @@ impl Host {
 }
 
 /// The name of this host, or what stands for an unknown one.
-fn host_name() -> String {
+pub(crate) fn host_name() -> String {
     nix::unistd::gethostname().map_or("unknown".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
-fn numa_nodes(files: &HostFiles) -> Option<u32> {
+/// How many NUMA nodes the machine has.
+pub(crate) fn numa_nodes(files: &HostFiles) -> Option<u32> {
     let is_node =
         |name: &String| name.strip_prefix("node").is_some_and(|number| number.parse::<u32>().is_ok());
     let count = files.names("/sys/devices/system/node").iter().filter(|name| is_node(name)).count();
@@ -63,7 +64,7 @@ fn numa_nodes(files: &HostFiles) -> Option<u32> {
 }
 
 /// The marks that container engines leave.
-fn container(files: &HostFiles) -> Option<String> {
+pub(crate) fn container(files: &HostFiles) -> Option<String> {
     let groups = files.text("/proc/self/cgroup").unwrap_or_default();
     let marks = [
         ("kubernetes", groups.contains("kubepods")),

@@ -179,6 +179,9 @@ pub struct Error {
     /// One thing to try: a suggestion, not a diagnosis.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub hint: Option<String>,
+    /// Codes of what was found on the failing machine and may explain it, the likeliest first: see [`crate::finding`].
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub findings: Vec<String>,
     /// Whose failure it is.
     #[serde(default)]
     pub origin: Origin,
@@ -190,7 +193,14 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     /// A failure of `kind`; `what` names the object and keeps to facts.
     pub fn new(kind: ErrorKind, what: impl Into<String>) -> Self {
-        Self { kind, what: what.into(), facts: Vec::new(), hint: None, origin: Origin::Local }
+        Self {
+            kind,
+            what: what.into(),
+            facts: Vec::new(),
+            hint: None,
+            findings: Vec::new(),
+            origin: Origin::Local,
+        }
     }
 
     /// Adds a fact.
@@ -254,7 +264,12 @@ impl Error {
 /// The name and number of an errno, as messages carry it: `ENOMEM (12), Out of memory`.
 pub fn show_errno(errno: i32) -> String {
     let known = nix::errno::Errno::from_raw(errno);
-    format!("{known:?} ({errno}), {}", known.desc())
+    let words = match known {
+        // "… on transport endpoint" is of sockets, and this may be an adapter's.
+        nix::errno::Errno::EOPNOTSUPP => "Operation not supported",
+        other => other.desc(),
+    };
+    format!("{known:?} ({errno}), {words}")
 }
 
 /// The same for an [`std::io::Error`]; one without an errno shows its own words.

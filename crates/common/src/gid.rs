@@ -370,6 +370,42 @@ mod tests {
     }
 
     #[test]
+    fn routable_addresses_of_any_range_come_before_link_local_ones() {
+        // Private, shared and public ranges alike, with a router between the ends.
+        for (ours, theirs) in [
+            ("10.1.0.1", "10.2.0.1"),
+            ("172.16.1.1", "172.16.2.1"),
+            ("192.168.1.1", "192.168.2.1"),
+            ("100.64.1.1", "100.64.2.1"),
+            ("192.0.2.1", "198.51.100.1"),
+        ] {
+            let end = |v4: &str, host| offer(table(v4, host, Some(24))[..4].to_vec());
+            let chosen = choose(&end(ours, 1), &end(theirs, 2)).unwrap();
+            assert_eq!(indexes(&chosen), (3, 3), "{ours} {theirs}");
+        }
+        // A global IPv6 address is there, and no IPv4 one.
+        let end = |host| {
+            let mut entries = table("10.0.0.1", host, None);
+            entries.retain(|entry| entry.gid.family() != GidFamily::Ipv4);
+            offer(entries)
+        };
+        let chosen = choose(&end(1), &end(2)).unwrap();
+        assert_eq!(indexes(&chosen), (4, 4));
+        assert_eq!(chosen.reason, "RoCE v2, IPv6: the ends share its subnet");
+    }
+
+    #[test]
+    fn each_device_has_an_index_of_its_own() {
+        // Two devices of a host: the second one's entries of interest stand four places further on.
+        let first = table("10.0.0.1", 1, Some(24));
+        let mut second = table("10.0.1.1", 2, Some(24));
+        second.iter_mut().for_each(|entry| entry.index += 4);
+        let peer = |v4| offer(table(v4, 9, Some(24)));
+        assert_eq!(indexes(&choose(&offer(first), &peer("10.0.0.9")).unwrap()), (3, 3));
+        assert_eq!(indexes(&choose(&offer(second), &peer("10.0.1.9")).unwrap()), (7, 3));
+    }
+
+    #[test]
     fn link_local_only_where_nothing_else_is_common() {
         let ours = vec![
             entry(0, "fe80::1", GidType::RoceV2, Some(64)),

@@ -2,8 +2,15 @@
 //!
 //! Read-only, and never a failure: what can't be read is unknown, and the caller says so.
 
-use std::fs;
-use std::path::PathBuf;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// No file of `/sys` and `/proc` that is read here has more; what is longer is damaged, and unknown.
+const LONGEST_TEXT: u64 = 1 << 20;
+
+/// Folders of `/sys` have a few thousand entries on the largest machines; a damaged tree may have any number.
+const MOST_NAMES: usize = 1 << 16;
 
 /// The files under `/sys` and `/proc`, seen from a root.
 #[derive(Clone, Debug)]
@@ -27,9 +34,25 @@ impl HostFiles {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    /// The trimmed text of a file; `None` where it can't be read.
+    /// The trimmed text of a file; `None` where it can't be read, is no text, or is longer than any of the kernel's.
     pub fn text(&self, path: &str) -> Option<String> {
-        fs::read_to_string(self.path(path)).ok().map(|text| text.trim().to_owned())
+        let text = String::from_utf8(self.bytes(path)?).ok()?;
+        Some(text.trim().to_owned())
+    }
+
+    /// The bytes of a file; `None` where it can't be read or is longer than any of the kernel's.
+    pub fn bytes(&self, path: &str) -> Option<Vec<u8>> {
+        let path = self.path(path);
+        // A pipe in a damaged tree would be waited for.
+        fs::metadata(&path).ok().filter(fs::Metadata::is_file)?;
+        let mut bytes = Vec::new();
+        File::open(path).ok()?.take(LONGEST_TEXT + 1).read_to_end(&mut bytes).ok()?;
+        (bytes.len() as u64 <= LONGEST_TEXT).then_some(bytes)
+    }
+
+    /// The same as [`text`](Self::text), where the file says anything.
+    pub fn words(&self, path: &str) -> Option<String> {
+        self.text(path).filter(|text| !text.is_empty())
     }
 
     /// A file that holds one number.
@@ -43,6 +66,24 @@ impl HostFiles {
         Some(target.file_name()?.to_string_lossy().into_owned())
     }
 
+    /// Where `path` really is, links followed, as on a live system; `None` where it is nowhere, or outside the root.
+    pub fn real(&self, path: &str) -> Option<String> {
+        let root = fs::canonicalize(&self.root).ok()?;
+        let real = fs::canonicalize(self.path(path)).ok()?;
+        let inside = real.strip_prefix(root).ok()?;
+        Some(Path::new("/").join(inside).to_str()?.to_owned())
+    }
+
+    /// Whether this is a recorded tree and not the machine that runs.
+    pub fn is_recorded(&self) -> bool {
+        self.root != Path::new("/")
+    }
+
+    /// The root.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// Whether `path` exists.
     pub fn exists(&self, path: &str) -> bool {
         self.path(path).exists()
@@ -51,8 +92,11 @@ impl HostFiles {
     /// The names in a folder, sorted; empty where there is none.
     pub fn names(&self, path: &str) -> Vec<String> {
         let Ok(entries) = fs::read_dir(self.path(path)) else { return Vec::new() };
-        let mut names: Vec<String> =
-            entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        let mut names: Vec<String> = entries
+            .flatten()
+            .take(MOST_NAMES)
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .collect();
         names.sort();
         names
     }

@@ -12,7 +12,7 @@ use crate::host::HostFiles;
 use crate::units::ByteSize;
 
 /// Bit of `CAP_IPC_LOCK` in a capability mask (`linux/capability.h`).
-const CAP_IPC_LOCK: u32 = 14;
+pub(crate) const CAP_IPC_LOCK: u32 = 14;
 
 /// What this process may pin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +33,12 @@ impl LockedMemory {
         let finite = |limit| (limit != RLIM_INFINITY).then_some(limit);
         let (soft, hard) = getrlimit(Resource::RLIMIT_MEMLOCK).unwrap_or((RLIM_INFINITY, RLIM_INFINITY));
         Self { soft_bytes: finite(soft), hard_bytes: finite(hard), cap_ipc_lock: has_cap_ipc_lock(files) }
+    }
+
+    /// Of the process whose `/proc/self` is in `files`; `None` where that does not say.
+    pub fn recorded(files: &HostFiles) -> Option<Self> {
+        let (soft_bytes, hard_bytes) = crate::node::limit(files, "Max locked memory")?;
+        Some(Self { soft_bytes, hard_bytes, cap_ipc_lock: has_cap_ipc_lock(files) })
     }
 
     /// The most that can be pinned; `None` where there is no limit.
@@ -64,7 +70,7 @@ impl LockedMemory {
         let remedy = match self.hard_bytes {
             Some(hard) if hard < need => {
                 "have an administrator raise the limit (memlock in /etc/security/limits.conf, LimitMEMLOCK in a \
-                 systemd unit, or CAP_IPC_LOCK for a container)"
+                 systemd unit, or CAP_IPC_LOCK for root in a container)"
             }
             _ => "raise the limit (ulimit -l)",
         };
@@ -117,7 +123,10 @@ mod tests {
             error.what,
             "cannot register 1 MiB of host memory on rxe0: the locked-memory limit is 64 KiB"
         );
-        assert!(error.hint.unwrap().contains("administrator"));
+        let hint = error.hint.unwrap();
+        assert!(hint.contains("administrator"), "{hint}");
+        // Another user of a container does not have the capability in effect, whoever adds it.
+        assert!(hint.contains("CAP_IPC_LOCK for root in a container"), "{hint}");
     }
 
     #[test]

@@ -2,6 +2,9 @@
 //! each run. `fuzz/README.md` has the rest.
 #![allow(unsafe_code, reason = "an allocator that counts")]
 
+#[path = "../../../fuzz/mutate.rs"]
+#[allow(unreachable_pub, reason = "a module of two tests")]
+mod mutate;
 #[path = "../../../fuzz/targets.rs"]
 #[allow(unreachable_pub, reason = "a library in the fuzz crate")]
 mod targets;
@@ -9,6 +12,8 @@ mod targets;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use mutate::{Random, mutated};
 
 /// Mutations of each file: a few seconds for all of them, unoptimised.
 const MUTATIONS: u64 = 2000;
@@ -43,63 +48,6 @@ unsafe impl GlobalAlloc for Counting {
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
-
-/// Numbers without pattern, the same in each run (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit.max(1) as u64) as usize
-    }
-}
-
-/// What JSON, sizes and frames are sensitive to.
-const TOKENS: [&str; 14] = [
-    "\0\0\0\0",
-    "\0\0\0\u{7f}",
-    "[[[[[[[[",
-    "{\"a\":",
-    "null",
-    "-1",
-    "1e308",
-    "1e-400",
-    "18446744073709551616",
-    "\"message\":\"propose\"",
-    "\\ud800",
-    "\u{202e}",
-    "G",
-    "\0",
-];
-
-fn mutated(file: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
-    let mut bytes = file.to_vec();
-    for _ in 0..=random.below(4) {
-        let at = random.below(bytes.len() + 1);
-        let to = at + random.below(bytes.len() - at + 1);
-        match random.below(6) {
-            0 if at < bytes.len() => bytes[at] ^= 1 << random.below(8),
-            1 => bytes.truncate(at),
-            2 => drop(bytes.drain(at..to)),
-            3 => drop(bytes.splice(at..to, TOKENS[random.below(TOKENS.len())].bytes())),
-            4 => drop(bytes.splice(at..at, file[..to.min(file.len())].iter().copied())),
-            _ => drop(bytes.splice(at.., other[random.below(other.len() + 1)..].iter().copied())),
-        }
-    }
-    // Half of them with the first length put right: most would not come past it.
-    if bytes.len() > 4 && random.below(2) == 0 {
-        let length = (bytes.len() - 4) as u32;
-        bytes[..4].copy_from_slice(&length.to_be_bytes());
-    }
-    bytes
-}
 
 /// Runs `target`; panics, with the input, where it does or takes too much memory.
 fn try_one(name: &str, target: Target, input: &[u8]) {

@@ -154,6 +154,8 @@ library_table! {
     optional {
         /// Makes a recording ready to run; since 11.4.
         fn cuGraphInstantiateWithFlags(exec: *mut CUgraphExec, graph: CUgraph, flags: u64) -> CUresult;
+        /// Brings it to the GPU before it runs; since 11.1.
+        fn cuGraphUpload(exec: CUgraphExec, stream: CUstream) -> CUresult;
         /// A dma-buf file descriptor for a range of device memory; since 11.7.
         fn cuMemGetHandleForAddressRange(
             handle: *mut c_void, pointer: CUdeviceptr, bytes: usize, kind: c_uint, flags: u64,

@@ -1,19 +1,21 @@
 //! What `main` does: from the words of the command line to an exit status.
 
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use linkproof_common::args::{Parse, parse_knowing};
 use linkproof_common::compare::Verdict;
-use linkproof_common::error::{Error, ErrorKind, ExitStatus, Result};
+use linkproof_common::error::{Error, ErrorKind, ExitStatus, Result, show_io_error};
 use linkproof_common::report::{JsonTarget, Layout, write_document};
 
-use crate::args::{Args, Command, FitArgs, ImportArgs, JudgementArgs};
+use crate::args::{Args, BaselineCommand, Command, ImportArgs, JudgementArgs};
 use crate::arm::{Arm, with_distinct_labels};
+use crate::done::finish;
 use crate::judge::{Pair, Wishes};
 use crate::output::{fail, fail_with, note, print};
-use crate::show::{Compared, json, markdown, text};
-use crate::{fit, import, training, words};
+use crate::show::{Compared, html, json, markdown, text};
+use crate::{baseline, fit, fleet, import, likeness, training, words};
 
 /// Parses the command line, compares, and shows what came of it.
 pub fn main() -> ExitCode {
@@ -21,30 +23,34 @@ pub fn main() -> ExitCode {
     let status = match parse_knowing::<Args>(argv.clone(), |_| None) {
         Ok(Parse::Run(parsed)) => run(&parsed.args),
         Ok(Parse::Text(text)) => print(&text).map_or_else(|error| fail(&error), |()| ExitStatus::Good),
-        Err(error) => fail_with(error, JsonTarget::from_unparsed(&argv).as_ref()),
+        Err(error) => fail_with(json::SCHEMA, error, JsonTarget::from_unparsed(&argv).as_ref()),
     };
     ExitCode::from(status as u8)
 }
 
 fn run(args: &Args) -> ExitStatus {
-    let done = match &args.command {
-        None => return run_comparison(args),
-        Some(Command::Import(args)) => import(args),
-        Some(Command::Fit(args)) => return run_fit(args),
-        Some(Command::Steps(args)) => training::steps(args),
-        Some(Command::Value(args)) => Ok(training::value(args)),
-    };
-    match done.and_then(|text| print(&text)) {
-        Ok(()) => ExitStatus::Good,
-        Err(error) => fail(&error),
+    let json = |wish: &Option<Option<PathBuf>>| JsonTarget::from_option(wish.as_ref());
+    match &args.command {
+        None => run_comparison(args),
+        Some(Command::Import(args)) => show_text(import(args)),
+        Some(Command::Fit(args)) => finish(fit::SCHEMA, fit::fit(args), json(&args.json).as_ref()),
+        Some(Command::Steps(args)) => {
+            finish(training::STEPS_SCHEMA, training::steps(args), json(&args.json).as_ref())
+        }
+        Some(Command::Value(args)) => {
+            finish(training::VALUE_SCHEMA, Ok(training::value(args)), json(&args.json).as_ref())
+        }
+        Some(Command::Baseline(BaselineCommand::Save(args))) => show_text(baseline::save(args)),
+        Some(Command::Baseline(BaselineCommand::Check(args))) => {
+            finish(baseline::CHECK_SCHEMA, baseline::check(args), json(&args.json).as_ref())
+        }
+        Some(Command::Fleet(args)) => finish(fleet::SCHEMA, fleet::fleet(args), json(&args.json).as_ref()),
     }
 }
 
-fn run_fit(args: &FitArgs) -> ExitStatus {
-    let done = fit::fit(args).and_then(|(text, failures)| print(&text).map(|()| failures));
-    match done {
-        // All are shown; they share their exit status.
-        Ok(failures) => failures.iter().map(fail).fold(ExitStatus::Good, |_, status| status),
+fn show_text(text: Result<String>) -> ExitStatus {
+    match text.and_then(|text| print(&text)) {
+        Ok(()) => ExitStatus::Good,
         Err(error) => fail(&error),
     }
 }
@@ -68,7 +74,7 @@ fn run_comparison(args: &Args) -> ExitStatus {
     let json = JsonTarget::from_option(args.output.json.as_ref());
     match compare(&args.arms, &args.judgement) {
         Ok(compared) => show(&compared, args, json.as_ref()),
-        Err(error) => fail_with(error, json.as_ref()),
+        Err(error) => fail_with(json::SCHEMA, error, json.as_ref()),
     }
 }
 
@@ -83,6 +89,7 @@ fn compare(words: &[String], wishes: &JudgementArgs) -> Result<Compared> {
             .hint("give two files, or two patterns: perf-compare a='a-*.json' b='b-*.json'"));
     }
     let judgement = Wishes { sequence: wishes.order, threshold: wishes.threshold, primary: wishes.primary };
+    likeness::check_names(&arms, &wishes.allow)?;
     Compared::of(with_distinct_labels(arms), judgement, &wishes.allow)
 }
 
@@ -101,10 +108,18 @@ fn show(compared: &Compared, args: &Args, json: Option<&JsonTarget>) -> ExitStat
     let written = json.map_or(Ok(()), |target| {
         write_document(&json::Document::of(compared, failures), target, Layout::Pretty)
     });
-    match shown.and(written) {
+    let page = args.output.html.as_ref().map_or(Ok(()), |path| write_page(path, compared));
+    match shown.and(written).and(page) {
         Ok(()) => status,
         Err(error) => fail(&error),
     }
+}
+
+fn write_page(path: &Path, compared: &Compared) -> Result<()> {
+    std::fs::write(path, html::render(compared)).map_err(|error| {
+        let name = words::printable(&path.display().to_string());
+        Error::new(ErrorKind::Output, format!("cannot write {name}: {}", show_io_error(&error)))
+    })
 }
 
 fn warn(compared: &Compared) {

@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand};
 use linkproof_common::args::help::Example;
 
 use crate::arm::Sequence;
+use crate::baseline::parse_name;
 use crate::import::Format;
 use crate::judge::Primary;
 use crate::steps::Kind;
@@ -35,7 +36,7 @@ pub struct Args {
 /// What else there is to do.
 #[derive(Subcommand, Clone, Debug)]
 pub enum Command {
-    /// Read another tool's text and write it as JSON that can be compared, a line for each file
+    /// Read what another tool wrote and write it as JSON that can be compared, a line for each file
     Import(ImportArgs),
     /// Training steps: the time saved and the throughput gained, from logs of step times
     Steps(StepsArgs),
@@ -43,6 +44,86 @@ pub enum Command {
     Fit(FitArgs),
     /// Estimate what a faster link is worth to a training step
     Value(ValueArgs),
+    /// Keep an accepted result as the reference, and hold later runs against it
+    #[command(subcommand)]
+    Baseline(BaselineCommand),
+    /// Which of many nodes, or pairs of them, that should be alike is odd
+    Fleet(FleetArgs),
+}
+
+/// What to do with a reference.
+#[derive(Subcommand, Clone, Debug)]
+pub enum BaselineCommand {
+    /// Keep these runs as the reference NAME
+    Save(SaveArgs),
+    /// Exit 1 where later runs are worse than the reference NAME by more than is tolerated
+    Check(CheckArgs),
+}
+
+/// What is kept.
+#[derive(clap::Args, Clone, Debug)]
+pub struct SaveArgs {
+    /// What it is called
+    #[arg(value_name = "NAME", value_parser = parse_name)]
+    pub name: String,
+    /// The accepted runs, three or more: files or 'PATTERN'
+    #[arg(value_name = "RESULTS", required = true)]
+    pub results: Vec<String>,
+    /// Folder of the references
+    #[arg(long, value_name = "DIR", default_value = "baselines")]
+    pub dir: PathBuf,
+    /// Take the place of one of that name
+    #[arg(long)]
+    pub replace: bool,
+}
+
+/// What is held against the reference.
+#[derive(clap::Args, Clone, Debug)]
+pub struct CheckArgs {
+    /// Which reference
+    #[arg(value_name = "NAME", value_parser = parse_name)]
+    pub name: String,
+    /// Later runs: files or 'PATTERN'
+    #[arg(value_name = "RESULTS", required = true)]
+    pub results: Vec<String>,
+    /// Change for the worse that is tolerated
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent, default_value = "5%")]
+    pub tolerance: f64,
+    /// Folder of the references
+    #[arg(long, value_name = "DIR", default_value = "baselines")]
+    pub dir: PathBuf,
+    /// Compare all the same where this differs: traffic, ranks, pacing, validity, a condition by its name, or all
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub allow: Vec<String>,
+    /// Exit 1 too where the runs differ too much, or are too few, to tell
+    #[arg(long)]
+    pub require_decision: bool,
+    /// Write what came of it as one JSON document to stdout, or to FILE beside the text
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    pub json: Option<Option<PathBuf>>,
+}
+
+/// Whose results, and how they are told apart.
+#[derive(clap::Args, Clone, Debug)]
+pub struct FleetArgs {
+    /// A file for each member, or LABEL='PATTERN' for several runs of one
+    #[arg(value_name = "RESULTS", required = true)]
+    pub results: Vec<String>,
+    /// Tell runs apart by conditions instead, for instance hosts.client.name,hosts.server.name for each pair
+    #[arg(long, value_name = "CONDITION", value_delimiter = ',')]
+    pub by: Vec<String>,
+    /// The smallest difference worth acting on, in per cent [default: 1 for bandwidth, 3 for latency]
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
+    pub threshold: Option<f64>,
+    /// Compare all the same where this differs: traffic, ranks, pacing, validity, a condition by its name, or all
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub allow: Vec<String>,
+    /// Show every member
+    #[arg(short = 'v', long)]
+    pub verbose: bool,
+    /// Write what came of it as one JSON document to stdout, or to FILE beside the text
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    pub json: Option<Option<PathBuf>>,
 }
 
 /// What is read.
@@ -77,6 +158,9 @@ pub struct StepsArgs {
     /// How the runs were made; logs do not say, and without it there is no verdict
     #[arg(long, value_name = "ORDER", value_enum, default_value = "auto")]
     pub order: Sequence,
+    /// Write what came of it as one JSON document to stdout, or to FILE beside the text
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    pub json: Option<Option<PathBuf>>,
 }
 
 /// What is fitted, and held to what.
@@ -91,6 +175,9 @@ pub struct FitArgs {
     /// Exit 1 where the fitted bandwidth is a smaller share of the line rate
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent, requires = "line_rate")]
     pub require: Option<f64>,
+    /// Write what came of it as one JSON document to stdout, or to FILE beside the text
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    pub json: Option<Option<PathBuf>>,
 }
 
 /// Shares of a step.
@@ -105,6 +192,9 @@ pub struct ValueArgs {
     /// Part of that which is hidden behind computation anyway [default: none]
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
     pub overlapped: Option<f64>,
+    /// Write what came of it as one JSON document to stdout, or to FILE beside the text
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    pub json: Option<Option<PathBuf>>,
 }
 
 /// How arms are judged.
@@ -138,6 +228,9 @@ pub struct OutputArgs {
     /// Show Markdown for a ticket instead of the table
     #[arg(long)]
     pub markdown: bool,
+    /// Write the comparison as a page with curves and every round to FILE, which needs nothing else
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// Show every round
     #[arg(short = 'v', long)]
     pub verbose: bool,
@@ -186,8 +279,8 @@ const EXAMPLES: &[Example] = &[
         line: "perf-compare --threshold 5% --primary 64M a=a-*.json b=b-*.json",
     },
     Example {
-        what: "For a ticket: the transport is what was changed, so don't warn of it",
-        line: "perf-compare --allow plan.transport --markdown tcp=tcp-*.json rdma=rdma-*.json",
+        what: "For a ticket, and as a page: the transport is what was changed, so don't warn of it",
+        line: "perf-compare --allow plan.transport --markdown --html=report.html tcp=tcp-*.json rdma=rdma-*.json",
     },
     Example {
         what: "For a script: exit status 1 where B is worse or nothing was decided",
@@ -196,6 +289,15 @@ const EXAMPLES: &[Example] = &[
     Example {
         what: "perftest's table, made comparable",
         line: "perf-compare import perftest ib_write_bw.txt > ib_write_bw.json",
+    },
+    Example {
+        what: "Keep accepted runs; exit status 1 where later ones are 5 % worse, and more than runs differ anyway",
+        line: "perf-compare baseline save rack7 accepted-*.json",
+    },
+    Example { what: "The same, later", line: "perf-compare baseline check rack7 today.json --tolerance 5%" },
+    Example {
+        what: "Many nodes that should be alike: which one is odd",
+        line: "perf-compare fleet node-*.json",
     },
     Example {
         what: "Accept a link: exit status 1 where the fitted bandwidth is below 90 % of 400 Gb/s",
@@ -220,7 +322,8 @@ const METHOD: &str = "Method (docs/measuring.md, \"Comparing two arms\"):
 
 const EXIT_STATUSES: &str = "Exit status:
   0  compared
-  1  the primary figure is worse; undecided, with --require-decision; or less than fit's --require
+  1  the primary figure is worse; undecided, with --require-decision; less than fit's --require;
+     worse than a baseline, or a member of a fleet worse than the rest
   2  the command line, a file that can't be read, or results that are not comparable
   3  this machine: the output could not be written";
 

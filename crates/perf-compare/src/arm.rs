@@ -49,6 +49,18 @@ impl Arm {
         Ok(Self { label: words::printable(&name), runs })
     }
 
+    /// The arms that a word of the command line names where each file is one: with a label still all of one.
+    ///
+    /// # Errors
+    /// As [`Self::from_word`].
+    pub fn one_a_file(word: &str) -> Result<Vec<Self>> {
+        let labelled = word.split_once('=').is_some_and(|(label, _)| is_label(label));
+        if labelled && !Path::new(word).exists() {
+            return Ok(vec![Self::from_word(word)?]);
+        }
+        source::expand(word)?.iter().map(|path| Self::from_word(&path.display().to_string())).collect()
+    }
+
     /// The rounds of the point `key`: of several runs one value each, the median of the run's own rounds, since those
     /// share the run's conditions; of a single run its rounds. `None` where a run has no such point.
     pub fn rounds(&self, key: &Key) -> Option<Vec<f64>> {

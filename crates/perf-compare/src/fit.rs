@@ -8,12 +8,17 @@ use std::collections::BTreeMap;
 
 use linkproof_common::error::{Error, ErrorKind, Result};
 use linkproof_common::units::{Bandwidth, ByteSize};
+use serde::Serialize;
 
 use crate::args::FitArgs;
 use crate::arm::{Arm, median};
+use crate::done::Done;
 use crate::recording::{Figure, Key};
 use crate::show::grid::grid;
-use crate::words::{number, percent};
+use crate::words::{self, number, percent};
+
+/// The shape of the document.
+pub const SCHEMA: &str = "linkproof/fit.v1";
 
 /// A point that the model misses by more is marked. Taste: three times what rounds of a quiet link scatter.
 const MISSED: f64 = 0.10;
@@ -34,7 +39,7 @@ impl Model {
             Some(Self { steps: times * (n - 1.0), share: times * (n - 1.0) / n })
         };
         match what.split_whitespace().next() {
-            None | Some("sendrecv") => Some(Self { steps: 1.0, share: 1.0 }),
+            None | Some("sendrecv" | "PingPong") => Some(Self { steps: 1.0, share: 1.0 }),
             Some("all_reduce") => ring(2.0),
             Some("all_gather" | "reduce_scatter" | "alltoall") => ring(1.0),
             Some(_) => None,
@@ -89,16 +94,45 @@ fn seconds(key: &Key, value: f64) -> Option<f64> {
     match key.figure {
         Figure::Bandwidth => Some(size * 8.0 / (value * 1e9)),
         Figure::AlgBandwidth => Some(size / (value * 1e9)),
-        Figure::Typical => Some(value / 1e6),
+        Figure::Typical | Figure::Mean => Some(value / 1e6),
         Figure::P99 => None,
     }
 }
 
-/// Fits what the results of `args` have, and says where the model fails. The text, and the gate's failures.
+/// What came of all operations.
+#[derive(Serialize)]
+pub struct Fitted {
+    source: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line_rate_gbit_per_sec: Option<f64>,
+    fits: Vec<FitOut>,
+}
+
+#[derive(Serialize)]
+struct FitOut {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    what: String,
+    latency_usec: f64,
+    bandwidth_gbit_per_sec: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line_rate_percent: Option<f64>,
+    points: Vec<PointOut>,
+}
+
+#[derive(Serialize)]
+struct PointOut {
+    size_bytes: u64,
+    measured_usec: f64,
+    model_usec: f64,
+    off_percent: f64,
+    missed: bool,
+}
+
+/// Fits what the results of `args` have, and says where the model fails. What does not reach the gate is a failure.
 ///
 /// # Errors
 /// [`ErrorKind::Usage`] where nothing can be fitted.
-pub fn fit(args: &FitArgs) -> Result<(String, Vec<Error>)> {
+pub fn fit(args: &FitArgs) -> Result<Done<Fitted>> {
     let arm = Arm::from_word(&args.results)?;
     let n_ranks = arm.runs[0].conditions.get("plan.n_ranks").and_then(|n| n.parse().ok());
     let mut groups: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
@@ -108,19 +142,41 @@ pub fn fit(args: &FitArgs) -> Result<(String, Vec<Error>)> {
             groups.entry(key.what.clone()).or_default().push((key.size_bytes as f64, time));
         }
     }
-    let (mut text, mut failures) = (String::new(), Vec::new());
-    for (what, points) in &groups {
-        let Some(fit) = Model::of(what, n_ranks).and_then(|model| Fit::through(points, model)) else {
-            continue;
-        };
-        text.push_str(&describe(what, points, &fit, args.line_rate));
-        failures.extend(unmet(what, &fit, args));
-    }
-    if text.is_empty() {
+    let fitted = |(what, points): (&String, &Vec<(f64, f64)>)| {
+        let fit = Fit::through(points, Model::of(what, n_ranks)?)?;
+        Some((what.clone(), points.clone(), fit))
+    };
+    let fits: Vec<_> = groups.iter().filter_map(fitted).collect();
+    if fits.is_empty() {
         return Err(Error::new(ErrorKind::Usage, "nothing can be fitted")
             .fact("needed", "two sizes or more whose time grows, of a link or of all_reduce, all_gather, reduce_scatter, alltoall, sendrecv"));
     }
-    Ok((text, failures))
+    let text = fits.iter().map(|(what, points, fit)| describe(what, points, fit, args.line_rate)).collect();
+    let failures = fits.iter().filter_map(|(what, _, fit)| unmet(what, fit, args)).collect();
+    let body = Fitted {
+        source: words::printable(&args.results),
+        line_rate_gbit_per_sec: args.line_rate,
+        fits: fits.iter().map(|(what, points, fit)| fit_out(what, points, fit, args.line_rate)).collect(),
+    };
+    Ok(Done { text, body, failures })
+}
+
+fn fit_out(what: &str, points: &[(f64, f64)], fit: &Fit, line_rate: Option<f64>) -> FitOut {
+    let gbit = fit.bandwidth.gbit_per_sec();
+    let point = |((size, time), off): (&(f64, f64), &f64)| PointOut {
+        size_bytes: *size as u64,
+        measured_usec: time * 1e6,
+        model_usec: time * (1.0 + off) * 1e6,
+        off_percent: off * 100.0,
+        missed: off.abs() > MISSED,
+    };
+    FitOut {
+        what: what.to_owned(),
+        latency_usec: fit.latency * 1e6,
+        bandwidth_gbit_per_sec: gbit,
+        line_rate_percent: line_rate.map(|line| gbit / line * 100.0),
+        points: points.iter().zip(&fit.residuals).map(point).collect(),
+    }
 }
 
 fn describe(what: &str, points: &[(f64, f64)], fit: &Fit, line_rate: Option<f64>) -> String {

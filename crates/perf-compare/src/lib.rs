@@ -1,7 +1,7 @@
 //! Results compared: from files to arms, from arms to rows, from rows to a verdict.
 //!
 //! ```text
-//! files → Recording → Arm → checks → Comparison → text | JSON | Markdown
+//! files → Recording → Arm → checks → Comparison → text | JSON | Markdown | HTML
 //!  bytes   points,    runs   what     common::compare
 //!          bounded    in     differs
 //!                     order
@@ -14,7 +14,10 @@
 pub mod app;
 pub mod args;
 pub mod arm;
+pub mod baseline;
+pub mod done;
 pub mod fit;
+pub mod fleet;
 pub mod import;
 pub mod judge;
 pub mod likeness;

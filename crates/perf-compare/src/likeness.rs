@@ -69,6 +69,29 @@ pub fn check(arms: &[Arm], allow: &[String]) -> Result<Likeness> {
     Ok(Likeness { differences, notes })
 }
 
+/// Looks whether each name of `allow` is one that could be declared: of a refusal, of a condition that some run has, or
+/// `all`. A slip of the pen would otherwise declare nothing and say nothing.
+///
+/// # Errors
+/// [`ErrorKind::Usage`] with the first that is none, and the conditions that differ.
+pub fn check_names(arms: &[Arm], allow: &[String]) -> Result<()> {
+    let refusals = MUST_AGREE.iter().flat_map(|(name, flag, _)| [*name, *flag]).chain([VALIDITY, "all"]);
+    let conditions = arms.iter().flat_map(|arm| &arm.runs).flat_map(|run| run.conditions.keys());
+    let known: BTreeSet<&str> = refusals
+        .chain(conditions.flat_map(|name| [name.as_str(), name.rsplit('.').next().unwrap_or_default()]))
+        .collect();
+    let Some(stranger) = allow.iter().find(|name| !known.contains(name.as_str())) else { return Ok(()) };
+    let what = format!("--allow {}: no run has a condition of that name", crate::words::printable(stranger));
+    let differ: Vec<String> =
+        differences(arms).into_iter().map(|difference| difference.name).take(8).collect();
+    let error = Error::new(ErrorKind::Usage, what);
+    Err(if differ.is_empty() {
+        error.hint("leave it out: no condition differs")
+    } else {
+        error.fact("conditions that differ", differ.join(", "))
+    })
+}
+
 fn refusal(why: &str) -> Error {
     Error::new(ErrorKind::Usage, format!("the results are not comparable: {why}"))
 }
@@ -195,6 +218,18 @@ mod tests {
         assert!(!found[0].allowed);
         assert!(check(&arms, &allow(&["type"])).unwrap().differences[0].allowed);
         assert!(check(&with("x", "1", "1"), &[]).unwrap().differences.is_empty());
+    }
+
+    #[test]
+    fn a_name_that_nothing_has_is_no_declaration() {
+        let arms = with("link.client.gid.type", "roce_v1", "roce_v2");
+        for name in ["link.client.gid.type", "type", "ranks", "plan.pacing", "validity", "all"] {
+            assert_eq!(check_names(&arms, &allow(&[name])), Ok(()), "{name}");
+        }
+        let error = check_names(&arms, &allow(&["type", "gid.typ"])).unwrap_err();
+        assert_eq!(error.what, "--allow gid.typ: no run has a condition of that name");
+        assert_eq!(error.facts[0].value, "link.client.gid.type");
+        assert!(check_names(&two(), &allow(&["x"])).unwrap_err().facts.is_empty());
     }
 
     #[test]

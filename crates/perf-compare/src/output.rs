@@ -45,11 +45,11 @@ struct Failed<'a> {
     verdict: Verdict,
 }
 
-/// Shows `error`, and writes it as a document where JSON was asked for: whoever did reads stdout.
-pub fn fail_with(error: Error, json: Option<&JsonTarget>) -> ExitStatus {
+/// Shows `error`, and writes it as a document of the shape `schema` where JSON was asked for: whoever did reads stdout.
+pub fn fail_with(schema: &'static str, error: Error, json: Option<&JsonTarget>) -> ExitStatus {
     let status = fail(&error);
     let document = Failed {
-        schema: crate::show::json::SCHEMA,
+        schema,
         tool: TOOL,
         version: env!("CARGO_PKG_VERSION"),
         verdict: Verdict { ok: false, failures: vec![error] },

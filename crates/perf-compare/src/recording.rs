@@ -37,6 +37,20 @@ pub struct Recording {
     pub faults: Vec<String>,
     /// What was measured, each point with its rounds.
     pub points: Vec<Point>,
+    /// Of collectives, how often each rank was the last to arrive; not kept in files.
+    #[serde(skip)]
+    pub stragglers: Vec<Straggler>,
+}
+
+/// How a rank kept the others waiting.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Straggler {
+    /// The rank.
+    pub rank: u32,
+    /// Calls to which it came last, over all points.
+    pub times_last: u64,
+    /// How far behind the last but one it was then, in microseconds: the largest of the points' medians.
+    pub behind_usec: f64,
 }
 
 /// One figure of one size.
@@ -79,6 +93,8 @@ pub enum Figure {
     AlgBandwidth,
     /// The median half round trip, in microseconds.
     Typical,
+    /// A mean time of a half round trip or a call, in microseconds: all that some tools tell.
+    Mean,
     /// The 99th percentile of half round trips, in microseconds.
     P99,
 }
@@ -90,6 +106,7 @@ impl Figure {
             Self::Bandwidth => "average bandwidth",
             Self::AlgBandwidth => "algbw",
             Self::Typical => "median latency",
+            Self::Mean => "mean time",
             Self::P99 => "99th percentile",
         }
     }
@@ -99,7 +116,7 @@ impl Figure {
         match self {
             Self::Bandwidth => "Gb/s",
             Self::AlgBandwidth => "GB/s",
-            Self::Typical | Self::P99 => "µs",
+            Self::Typical | Self::Mean | Self::P99 => "µs",
         }
     }
 
@@ -107,7 +124,7 @@ impl Figure {
     pub fn goal(self) -> Goal {
         match self {
             Self::Bandwidth | Self::AlgBandwidth => Goal::Higher,
-            Self::Typical | Self::P99 => Goal::Lower,
+            Self::Typical | Self::Mean | Self::P99 => Goal::Lower,
         }
     }
 
@@ -115,7 +132,7 @@ impl Figure {
     pub fn threshold(self) -> f64 {
         match self {
             Self::Bandwidth | Self::AlgBandwidth => BANDWIDTH_THRESHOLD,
-            Self::Typical => LATENCY_THRESHOLD,
+            Self::Typical | Self::Mean => LATENCY_THRESHOLD,
             Self::P99 => TAIL_THRESHOLD,
         }
     }
@@ -138,6 +155,7 @@ impl Recording {
             conditions: BTreeMap::new(),
             faults: Vec::new(),
             points: Vec::new(),
+            stragglers: Vec::new(),
         }
     }
 
@@ -164,7 +182,7 @@ impl Recording {
         }
         if let Some(pair) = self.points.windows(2).find(|pair| pair[0].key >= pair[1].key) {
             let at = words::printable(&pair[1].key.describe());
-            return Err(format!("{at} is there twice, or its points are not in order"));
+            return Err(format!("{at} is there twice"));
         }
         for Point { key, rounds } in &self.points {
             let at = words::printable(&key.describe());
@@ -180,7 +198,7 @@ impl Recording {
         Ok(())
     }
 
-    /// Makes every text of it safe to show.
+    /// Makes every text of it safe to show, and puts its points in order.
     #[must_use]
     pub fn printable(mut self) -> Self {
         let text = |text: &String| words::printable(text);
@@ -191,6 +209,7 @@ impl Recording {
         self.faults = self.faults.iter().map(text).collect();
         self.conditions = self.conditions.iter().map(|(name, value)| (text(name), text(value))).collect();
         self.points.iter_mut().for_each(|point| point.key.what = text(&point.key.what));
+        self.points.sort_by(|a, b| a.key.cmp(&b.key));
         self
     }
 }

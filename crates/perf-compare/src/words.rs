@@ -1,23 +1,21 @@
 //! Text from files, made safe to show, and numbers in words.
 
-use std::fmt::Write;
-
 /// Longer names are cut: nobody reads them, and a table would break.
 const LONGEST: usize = 120;
 
 /// `text` for a terminal: what would move the cursor, change colours or turn the direction of writing is escaped.
 pub fn printable(text: &str) -> String {
     let mut shown = String::new();
-    for (index, c) in text.chars().enumerate() {
-        if index == LONGEST {
+    // Counted as shown, so that what has been through here once comes out the same again.
+    let mut length = 0;
+    for c in text.chars() {
+        let piece = if is_safe(c) { c.to_string() } else { format!("\\u{{{:x}}}", u32::from(c)) };
+        length += piece.chars().count();
+        if length > LONGEST {
             shown.push('…');
             break;
         }
-        if is_safe(c) {
-            shown.push(c);
-        } else {
-            let _ = write!(shown, "\\u{{{:x}}}", u32::from(c));
-        }
+        shown.push_str(&piece);
     }
     shown
 }
@@ -77,6 +75,8 @@ mod tests {
         assert_eq!(printable("a\x1b[2Jb\n\u{202e}c\u{7f}"), "a\\u{1b}[2Jb\\u{a}\\u{202e}c\\u{7f}");
         assert_eq!(printable("gpu-ä-节点"), "gpu-ä-节点");
         assert_eq!(printable(&"x".repeat(500)).chars().count(), LONGEST + 1);
+        let hostile = printable(&"x\x1b".repeat(100));
+        assert_eq!(printable(&hostile), hostile);
     }
 
     #[test]

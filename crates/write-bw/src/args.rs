@@ -1,6 +1,7 @@
 //! The command line.
 
 use clap::Parser;
+use linkproof_arms::link::ArmArgs;
 use linkproof_common::args::help::{AFTER_HELP, Example, after_long_help};
 use linkproof_common::args::{DeviceArgs, OutputArgs, PeerArgs, TransferArgs};
 use linkproof_common::conduct::Ends;
@@ -21,6 +22,9 @@ pub struct Args {
     /// What is measured.
     #[command(flatten)]
     pub transfer: TransferArgs,
+    /// Several ways of measuring it, in turn.
+    #[command(flatten)]
+    pub arms: ArmArgs,
     /// How it is shown.
     #[command(flatten)]
     pub output: OutputArgs,

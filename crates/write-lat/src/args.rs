@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Parser;
+use linkproof_arms::link::ArmArgs;
 use linkproof_common::args::help::{AFTER_HELP, Example, after_long_help};
 use linkproof_common::args::{
     self, DeviceArgs, LatencyGateArgs, LongRunArgs, MemoryArgs, OutputArgs, PeerArgs, QpArgs, Sizes,
@@ -29,6 +30,9 @@ pub struct Args {
     /// What is measured.
     #[command(flatten)]
     pub latency: LatencyArgs,
+    /// Several ways of measuring it, in turn.
+    #[command(flatten)]
+    pub arms: ArmArgs,
     /// How it is shown.
     #[command(flatten)]
     pub output: OutputArgs,
@@ -63,7 +67,7 @@ pub struct LatencyArgs {
     #[arg(short = 'H', long)]
     pub(crate) histogram: bool,
     /// Write every sample to FILE, a line each: size, round, number, half round trip in microseconds
-    #[arg(short = 'U', long, value_name = "FILE", conflicts_with_all = ["duration", "run_infinitely"])]
+    #[arg(short = 'U', long, value_name = "FILE", conflicts_with_all = ["duration", "run_infinitely", "arm"])]
     pub(crate) raw_samples: Option<PathBuf>,
     /// Send a known pattern, and have both ends check each message, between the samples
     #[arg(long)]

@@ -11,6 +11,7 @@ mod pingpong;
 
 use std::process::ExitCode;
 
+use linkproof_arms::link::Wanted;
 use linkproof_common::args::{Parsed, given_of};
 use linkproof_common::conduct::{self, Tool, client, server};
 use linkproof_common::error::ExitStatus;
@@ -27,6 +28,9 @@ pub fn main() -> ExitCode {
 fn run(parsed: &Parsed<Args>) -> ExitStatus {
     let args = &parsed.args;
     let ends = args.ends();
+    if !args.arms.arm.is_empty() {
+        return arms(parsed);
+    }
     let Some(host) = &args.peer.host else {
         return server::run(
             &mut WriteLat::new(),
@@ -42,4 +46,19 @@ fn run(parsed: &Parsed<Args>) -> ExitStatus {
         Ok(mut tool) => client::run(&mut tool, ends, host, args.latency.plan(ends.transport()), &output),
         Err(error) => conduct::fail::<WriteLat>(error, &output),
     }
+}
+
+/// Several ways of measuring, in turn.
+fn arms(parsed: &Parsed<Args>) -> ExitStatus {
+    let args = &parsed.args;
+    let given = |option: &str| parsed.given.iter().any(|given| given == option);
+    linkproof_arms::link::run(&Wanted {
+        tool: WriteLat::NAME,
+        version: WriteLat::VERSION,
+        arms: &args.arms,
+        rounds: given("rounds").then_some(args.latency.rounds),
+        transport: args.peer.transport.map(|transport| transport.name()),
+        is_client: args.peer.host.is_some(),
+        output: &args.output,
+    })
 }

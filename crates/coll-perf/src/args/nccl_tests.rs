@@ -1,4 +1,4 @@
-//! nccl-tests' options that the host backend has no use for, each with the reason or what to do instead. Reference:
+//! nccl-tests' options that coll-perf has not, each with the reason or what to do instead. Reference:
 //! nccl-tests 2.19.6.
 
 /// The way out of an option of nccl-tests' that is not known; `option` as it was typed, with `-` for `_`.
@@ -12,18 +12,15 @@ type WaysOut = [(&'static [&'static str], &'static str)];
 #[rustfmt::skip]
 const WAYS_OUT: &WaysOut = &[
     (&["-t", "--nthreads"], "use --ranks N: each rank is a thread of this process"),
-    (&["-g", "--ngpus"], "it counts GPUs, and the host backend has none: use --ranks N"),
-    (&["-G", "--cudagraph"], "a CUDA graph saves launches on a GPU, and the host backend launches nothing: leave it out"),
     (&["-N", "--run-cycles"], "every size is measured in rounds: use --rounds N"),
     (&["-p", "--parallel-init"], "the ranks always start at the same time: leave it out"),
-    (&["-y", "--stream-null"], "it is about CUDA streams, and the host backend has none: leave it out"),
-    (&["-C", "--report-cputime"], "it is the time to launch work on a GPU; on the host a call takes as long as it takes: leave it out"),
+    (&["-y", "--stream-null"], "each rank has a stream of its own, which waits for no other: leave it out"),
+    (&["-C", "--report-cputime"], "the time is what the collective takes, not what its launch takes: leave it out"),
     (&["-S", "--report-timestamps"], "--json has the times at which the run began and ended"),
     (&["-J", "--output-file"], "use --json=FILE"),
     (&["-a", "--average"], "the slowest rank counts; every rank's time is in --json and with -v"),
-    (&["-R", "--local-register"], "it registers GPU memory with NCCL, and the host backend has neither: leave it out"),
-    (&["-x", "--cta-policy", "-D", "--device-implementation", "-V", "--device-cta-count"], "it is about NCCL's kernels, and the host backend has none: leave it out"),
-    (&["-M", "--memory"], "it is about GPU memory, and the host backend has none: leave it out"),
+    (&["-x", "--cta-policy", "-D", "--device-implementation", "-V", "--device-cta-count"], "NCCL chooses its kernels; its variables tell it what to leave out, NCCL_MAX_CTAS for one"),
+    (&["-M", "--memory"], "the memory is plain device memory, or NCCL's own with -R 1"),
     (&["-u", "--unalign"], "buffers always begin at the same place of a page: leave it out"),
     (&["-I", "--per-iter-timing"], "every iteration is always timed by itself: p95, p99 and max are in the table, all in --json"),
     (&["-K", "--per-iter-skip"], "use -w N: the warm-up is not counted"),

@@ -22,6 +22,14 @@ fn refusal(line: &str) -> Error {
 }
 
 #[test]
+fn each_example_of_the_help_is_understood() {
+    for Example { line, .. } in EXAMPLES {
+        let own = &line[line.find("coll-perf").unwrap()..];
+        assert!(parsed(own).and_then(|args| args.plan(4)).is_ok(), "{line}");
+    }
+}
+
+#[test]
 fn the_defaults() {
     let plan = plan("coll-perf");
     assert_eq!(plan.collectives, [Kind::AllReduce]);
@@ -97,12 +105,11 @@ fn nothing_is_replaced_silently() {
 }
 
 #[test]
-fn options_that_mean_something_on_gpus_only_say_so() {
+fn options_of_nccl_tests_that_are_missing_say_why() {
     for (line, why) in [
-        ("coll-perf -G 1", "CUDA graph"),
-        ("coll-perf --cudagraph 1", "CUDA graph"),
-        ("coll-perf -g 2", "--ranks N"),
-        ("coll-perf --local_register 1", "the host backend has neither"),
+        ("coll-perf -t 2", "--ranks N"),
+        ("coll-perf --stream_null 1", "a stream of its own"),
+        ("coll-perf -M 1", "-R 1"),
         ("coll-perf -J x.json", "--json=FILE"),
     ] {
         assert!(refusal(line).hint.unwrap().contains(why), "{line}");

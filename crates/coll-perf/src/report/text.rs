@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::stragglers::{Tally, iterations, tallies};
 use super::{Document, ResultRow};
-use crate::backend::nccl::Witness;
+use crate::backend::nccl::{HostPort, Witness};
 use crate::backend::{Pacing, Placement};
 use crate::collective::{AlgBytes, Collective, Kind, Sizing};
 use crate::plan::{Plan, Transport};
@@ -67,6 +67,13 @@ fn header(document: &Document, plan: &Plan, out: &mut String) {
             "the GPU's: time is of all iterations at once, without an event between; percentiles and arrivals are of as \
              many more, each between two events",
         );
+    }
+    if plan.graph_launches > 0 {
+        let words = format!(
+            "each iteration is a CUDA graph; the time is of a graph of all {}, launched {} times",
+            plan.iterations, plan.graph_launches
+        );
+        line(out, "Graphs", &words);
     }
     let calls = match plan.calls_per_iteration {
         1 => String::new(),
@@ -314,7 +321,26 @@ fn edges(document: &Document, out: &mut String) {
             };
             line(out, "Edge", none);
         }
+        for words in &witness.reducers {
+            line(out, "Switch", &format!("reduces on the way: {words}"));
+        }
         nvlink(witness, out);
+        ports(witness, out);
+    }
+}
+
+/// Ports shown: a node with eight adapters has as many again for its other networks.
+const PORTS_SHOWN: usize = 10;
+
+/// What the adapters' and the kernel's counters say, the busiest port first.
+fn ports(witness: &Witness, out: &mut String) {
+    let mut ports: Vec<&HostPort> = witness.ports.iter().collect();
+    ports.sort_by_key(|port| std::cmp::Reverse(port.traffic.sent_bytes.max(port.traffic.received_bytes)));
+    let gigabytes = |bytes: u64| format!("{:.3} GB", bytes as f64 / 1e9);
+    for HostPort { host, traffic } in ports.iter().take(PORTS_SHOWN) {
+        let (sent, received) = (gigabytes(traffic.sent_bytes), gigabytes(traffic.received_bytes));
+        let words = format!("{host} {}: sent {sent}, received {received}, by its own counters", traffic.port);
+        line(out, "Port", &words);
     }
 }
 
@@ -379,5 +405,45 @@ fn rounds(document: &Document, out: &mut String) {
             figure(round.time_usec),
             ranks.join(" ")
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use linkproof_common::traffic::{PortKind, PortTraffic};
+
+    #[test]
+    fn above_each_table_stands_what_size_and_bandwidths_mean() {
+        let of = |kind, n_ranks| formula(Collective::of(kind), n_ranks);
+        assert_eq!(
+            of(Kind::AllReduce, 4),
+            "size = the buffer of each rank; algbw = size / time; busbw = algbw x 2(n-1)/n = algbw x 1.5 for n = 4; \
+             GB/s = 10^9 B/s"
+        );
+        assert!(of(Kind::Alltoall, 8).contains("busbw = algbw x (n-1)/n = algbw x 0.875 for n = 8"));
+        assert!(of(Kind::AllReduce, 1).contains("; no busbw: one rank has no bus;"));
+    }
+
+    #[test]
+    #[allow(clippy::field_reassign_with_default, reason = "a part of it is private")]
+    fn the_busiest_ports_are_shown_first_and_no_more_than_fit() {
+        let port = |number: u64| HostPort {
+            host: "gpu-a".to_owned(),
+            traffic: PortTraffic {
+                port: format!("mlx5_{number} port 1"),
+                kind: PortKind::Rdma,
+                sent_bytes: number * 1_000_000_000,
+                received_bytes: 0,
+            },
+        };
+        let mut witness = Witness::default();
+        witness.ports = (0..20).map(port).collect();
+        let mut out = String::new();
+        ports(&witness, &mut out);
+        assert_eq!(out.lines().count(), PORTS_SHOWN);
+        let first =
+            "# Port     : gpu-a mlx5_19 port 1: sent 19.000 GB, received 0.000 GB, by its own counters";
+        assert_eq!(out.lines().next(), Some(first));
     }
 }

@@ -28,11 +28,16 @@ pub struct Example {
     pub line: &'static str,
 }
 
-/// What follows the options in `--help`.
+/// What follows the options in `--help` of a tool that measures between two ends.
 pub fn after_long_help(examples: &[Example]) -> String {
+    long_help(examples, &[ENVIRONMENT, EXIT_STATUSES, MORE])
+}
+
+/// What follows the options in `--help`: the examples, then the `parts`, each with its heading.
+pub fn long_help(examples: &[Example], parts: &[&str]) -> String {
     let shown = |example: &Example| format!("  {}:\n      {}", example.what, example.line);
     let examples: Vec<_> = examples.iter().map(shown).collect();
-    format!("Examples:\n{}\n\n{ENVIRONMENT}\n\n{EXIT_STATUSES}\n\n{MORE}", examples.join("\n"))
+    format!("Examples:\n{}\n\n{}", examples.join("\n"), parts.join("\n\n"))
 }
 
 /// What follows the options in `-h`.

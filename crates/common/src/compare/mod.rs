@@ -11,14 +11,22 @@
 //! - "Equal" is a statement of its own: the interval lies within the threshold. An interval that holds both nothing
 //!   and more than the threshold says that the measurement could not tell ([`Verdict::NoMeasurableDifference`]).
 //!
+//! Two questions are of another kind: which of many that should be alike is odd ([`Spread`], [`odd_limit`]), and whether
+//! later runs got worse than a baseline of another day ([`Regression`]).
+//!
 //! The table of how often this is wrong on unchanged arms is in `docs/measuring.md`, and a test pins it.
 
+mod dice;
 mod interval;
 mod noise;
+mod odd;
+mod regression;
 mod verdict;
 
 pub use interval::{Change, exact_p_paired, exact_p_two_sample};
 pub use noise::{Noise, Oddity, drift, oddities};
+pub use odd::{FLEET_FALSE_ALARM, LEAST_MEMBERS, Spread, odd_limit};
+pub use regression::{Finding, LEAST_BASELINE, REGRESSION_FALSE_ALARM, Regression};
 pub use verdict::{Comparison, Verdict, holm, pooled};
 
 /// Which values are good.

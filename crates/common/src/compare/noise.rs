@@ -3,7 +3,7 @@
 use super::{median_of, sorted};
 
 /// What relates the median absolute deviation to the standard deviation of normally scattered values.
-const MAD_TO_SIGMA: f64 = 1.4826;
+pub(super) const MAD_TO_SIGMA: f64 = 1.4826;
 /// The expected range of 3 to 10 normally scattered values, in standard deviations (the control-chart constant d₂).
 const RANGE_TO_SIGMA: [f64; 8] = [1.693, 2.059, 2.326, 2.534, 2.704, 2.847, 2.970, 3.078];
 /// Rounds up to which the range is used: with so few, the median deviation is too often nearly nothing.

@@ -1,30 +1,15 @@
 //! How often the judgement is wrong, by simulation: the figures that `docs/measuring.md` states.
 
-use super::{Comparison, Goal, Order, Verdict};
+use super::dice::Dice;
+use super::{
+    Comparison, FLEET_FALSE_ALARM, Finding, Goal, Order, REGRESSION_FALSE_ALARM, Regression, Spread, Verdict,
+    odd_limit,
+};
 
 const TRIALS: u32 = 1000;
 /// The scatter of a round.
 const SIGMA: f64 = 0.01;
 const THRESHOLD: f64 = 0.01;
-
-/// A small generator (splitmix64), so that the figures are the same on each run.
-struct Dice(u64);
-
-impl Dice {
-    fn uniform(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    /// Normally scattered around 0 with standard deviation 1 (Box and Muller).
-    fn normal(&mut self) -> f64 {
-        let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
-        radius * (std::f64::consts::TAU * self.uniform()).cos()
-    }
-}
 
 /// What disturbs the rounds besides their scatter, by the position of the run in the sitting (0 to 1).
 type Disturbance = fn(&mut Dice, f64) -> f64;
@@ -97,4 +82,111 @@ fn arms_run_one_after_the_other_invent_differences_and_more_rounds_do_not_help()
     let few = alarms(&blocked(6), 0.0, drifting);
     let many = alarms(&blocked(10), 0.0, drifting);
     assert!(few > 20.0 && many > few, "{few} %, {many} %");
+}
+
+/// Members of one fleet at each of `points` points, one of them off by `change`.
+fn fleet(dice: &mut Dice, members: usize, points: usize, change: f64) -> Vec<Vec<f64>> {
+    let value = |dice: &mut Dice, member: usize| {
+        let change = if member == 0 { change } else { 0.0 };
+        (SIGMA * dice.normal() + change).exp()
+    };
+    (0..points).map(|_| (0..members).map(|member| value(dice, member)).collect()).collect()
+}
+
+/// The share of fleets in which somebody, or with `member` that one, is called odd, in per cent.
+fn odd_fleets(members: usize, points: usize, change: f64, member: Option<usize>) -> f64 {
+    let limit = odd_limit(members, points).unwrap();
+    let mut dice = Dice(20_261_130);
+    let is_odd = |values: &Vec<f64>| {
+        let spread = Spread::of(values).unwrap();
+        let mut all = (0..members).filter(|&it| member.is_none_or(|wanted| it == wanted));
+        all.any(|member| spread.is_odd(member, limit, THRESHOLD))
+    };
+    let odd = (0..TRIALS).filter(|_| fleet(&mut dice, members, points, change).iter().any(is_odd)).count();
+    odd as f64 / f64::from(TRIALS) * 100.0
+}
+
+#[test]
+fn fleets_of_alike_members_have_an_odd_one_in_about_1_of_100() {
+    for (members, points) in [(5, 1), (8, 4), (16, 1), (32, 8)] {
+        let share = odd_fleets(members, points, 0.0, None);
+        // Three standard deviations of 1 % in 1000 trials are 0.95 %.
+        assert!(share <= FLEET_FALSE_ALARM * 100.0 + 0.95, "{members} members, {points} points: {share} %");
+    }
+}
+
+#[test]
+fn a_member_that_is_ten_times_the_scatter_off_is_found() {
+    for (members, least) in [(8, 58.0), (16, 95.0)] {
+        let share = odd_fleets(members, 1, -0.10, Some(0));
+        assert!(share >= least, "{members} members: {share} %");
+    }
+}
+
+/// The share of checks of `later` runs, `change` away from a baseline's `runs`, that say "regressed" at some of `points`
+/// points, in per cent.
+fn regressions(runs: usize, later: usize, points: usize, change: f64, tolerance: f64) -> f64 {
+    let mut dice = Dice(20_261_130);
+    let mut draw = |count: usize, change: f64| -> Vec<f64> {
+        (0..count).map(|_| (SIGMA * dice.normal() + change).exp()).collect()
+    };
+    let mut found = 0;
+    for _ in 0..TRIALS {
+        let regressed = (0..points).filter(|_| {
+            let (a, b) = (draw(runs, 0.0), draw(later, change));
+            let finding = Regression::of(&a, &b, Goal::Higher, tolerance, points).unwrap().finding;
+            finding == Finding::Regressed
+        });
+        found += u32::from(regressed.count() > 0);
+    }
+    f64::from(found) / f64::from(TRIALS) * 100.0
+}
+
+#[test]
+fn runs_like_those_of_the_baseline_are_called_worse_in_about_1_of_100_checks() {
+    for (runs, later, points) in [(3, 1, 1), (6, 1, 8), (6, 6, 4), (10, 1, 20)] {
+        // A tolerance of nearly nothing: what is left is the judgement.
+        let share = regressions(runs, later, points, 0.0, 1e-6);
+        assert!(share <= REGRESSION_FALSE_ALARM * 100.0 + 0.95, "{runs}, {later}, {points}: {share} %");
+        let tolerant = regressions(runs, later, points, 0.0, 0.05);
+        assert!(tolerant <= share, "{runs}, {later}, {points}: {tolerant} %");
+    }
+}
+
+#[test]
+fn a_regression_is_found_the_better_the_more_runs_the_baseline_has() {
+    // One later run, ten times the scatter worse; tolerated are five times.
+    let of = |runs| regressions(runs, 1, 1, -0.10, 0.05);
+    let (three, six) = (of(3), of(6));
+    assert!(three >= 75.0 && six >= 99.0, "{three} {six}");
+}
+
+/// The scatter of real runs: logarithms of 1200 runs of write-bw (64 KiB, TCP over loopback) less their sitting's median, in
+/// thousandths, as 60 quantiles. benches/compare-aa, 2026-11-30, on two cores that had far too much else to do.
+const LOOPBACK: [i16; 60] = [
+    -1121, -884, -772, -697, -629, -573, -536, -492, -449, -405, -367, -339, -317, -291, -266, -239, -221,
+    -190, -161, -146, -132, -114, -96, -78, -64, -52, -39, -27, -15, -5, 6, 15, 25, 34, 44, 58, 73, 92, 104,
+    128, 141, 164, 177, 190, 210, 233, 264, 293, 321, 360, 395, 426, 479, 533, 572, 635, 703, 819, 925, 1053,
+];
+
+#[test]
+fn the_scatter_of_real_runs_is_called_a_difference_no_more_often_than_the_interval_says() {
+    // What is added to a run is scattered as real runs are, instead of normally: see `alarms`, whose own scatter is small
+    // beside it.
+    let measured: Disturbance = |dice, _| {
+        let index = (dice.uniform() * LOOPBACK.len() as f64) as usize;
+        f64::from(LOOPBACK[index.min(LOOPBACK.len() - 1)]) / 1000.0
+    };
+    // Where runs scatter by far more than the threshold, what is left is the chance that the interval misses, in per cent: by
+    // the counts of ranks 2/70, 2/64 and 10/256.
+    for (rounds, nominal) in [(4, 2.86), (6, 3.13), (8, 3.91)] {
+        let share = alarms(&abba(rounds), 0.0, measured);
+        // Two standard deviations of 5 % in 1000 trials are 1.4 %.
+        assert!(share <= nominal + 1.4, "{rounds} rounds: {share} %");
+    }
+    // Three times as much as such runs differ is found, though.
+    let scatter =
+        LOOPBACK.map(|log| (f64::from(log) / 1000.0).powi(2)).iter().sum::<f64>() / LOOPBACK.len() as f64;
+    let found = alarms(&abba(6), 3.0 * scatter.sqrt(), measured);
+    assert!(found >= 80.0, "{found} %");
 }

@@ -7,6 +7,7 @@ use crate::error::{Error, ErrorKind, ExitStatus, Result};
 use crate::exchange::message::Stretch;
 use crate::exchange::tcp::{Greeted, TcpChannel};
 use crate::exchange::{Channel, Message, interrupted, out_of_order, while_working};
+use crate::finding::explain;
 use crate::host::HostFiles;
 use crate::plan::{Plan, Role};
 use crate::report::{Document, Live, Output, Round};
@@ -20,15 +21,17 @@ pub fn run<T: Tool>(tool: &mut T, ends: Ends, host: &str, plan: Result<Plan>, ou
     let mut document = Document::begin(T::NAME, T::VERSION);
     ends.note_needless(output);
     match plan.and_then(|plan| connect::<T>(ends, host, plan, &mut document)) {
-        Err(error) => document.conclude(Some(error)),
+        Err(error) => document.conclude(Some(explain(error, &HostFiles::this_machine()))),
         Ok((Greeted::Perftest(mut channel), local, plan)) => {
             let ended = perftest::lead(tool, &mut channel, &local, plan, &mut document, output);
+            let ended = ended.map_err(|error| explain(error, local.files()));
             document.conclude(ended.map_or_else(Some, Ending::failure));
         }
         Ok((Greeted::Linkproof(mut channel), local, plan)) => {
             let teller = output.clone();
             channel.when_told_to_wait(move |turn| teller.note(&turn));
-            let measured = measure(tool, &mut channel, &local, plan, &mut document, output);
+            let measured = measure(tool, &mut channel, &local, plan, &mut document, output)
+                .map_err(|error| explain(error, local.files()));
             match tell_peer(&mut channel, measured) {
                 Ok(ending) => deliver(&mut channel, &mut document, ending),
                 Err(error) => document.conclude(Some(error)),

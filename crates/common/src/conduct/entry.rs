@@ -10,6 +10,8 @@ use clap::Parser;
 use super::Tool;
 use crate::args::{Parse, Parsed, parse};
 use crate::error::{Error, ExitStatus};
+use crate::finding::explain;
+use crate::host::HostFiles;
 use crate::interrupt;
 use crate::report::{Document, Output};
 
@@ -28,7 +30,7 @@ pub fn main<T: Tool, A: Parser>(run: impl FnOnce(&Parsed<A>) -> ExitStatus) -> E
 /// Ends a run that has not begun.
 pub fn fail<T: Tool>(error: Error, output: &Output) -> ExitStatus {
     let mut document = Document::begin(T::NAME, T::VERSION);
-    document.conclude(Some(error));
+    document.conclude(Some(explain(error, &HostFiles::this_machine())));
     output.show(&document)
 }
 

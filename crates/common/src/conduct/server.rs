@@ -8,6 +8,8 @@ use crate::exchange::frame::FrameLimit;
 use crate::exchange::message::Stretch;
 use crate::exchange::tcp::{TcpChannel, show_address};
 use crate::exchange::{Channel, Message, PeerProtocol, interrupted, out_of_order, while_working};
+use crate::finding::explain;
+use crate::host::HostFiles;
 use crate::perftest::PerftestChannel;
 use crate::plan::{Plan, Role, Traffic, Transport};
 use crate::report::{Conditions, Document, Layout, Output};
@@ -115,18 +117,21 @@ fn serve_client<T: Tool>(
 ) -> (ExitStatus, bool) {
     let mut document = Document::begin(T::NAME, T::VERSION);
     let Client { mut channel, from, greeting } = client;
+    let explained = |error| explain(error, &HostFiles::this_machine());
     let hosts = match greeting {
         Greeting::Linkproof(hosts) => hosts,
         Greeting::Perftest(version) => {
             let mut channel = PerftestChannel::new(channel, version, Role::Server);
             let served =
                 perftest::serve(tool, &mut channel, ends, server, plan.clone(), &mut document, output);
-            let own_wish = served.as_ref().is_err_and(|error| error.kind == ErrorKind::Interrupted);
-            document.conclude(served.err().map(|error| error.fact("client", show_address(from))));
+            let failure = served.map_err(explained).err();
+            let own_wish = failure.as_ref().is_some_and(|error| error.kind == ErrorKind::Interrupted);
+            document.conclude(failure.map(|error| error.fact("client", show_address(from))));
             return (output.show(&document), !own_wish);
         }
     };
-    let result = converse(tool, ends, server, &mut channel, hosts, &mut document);
+    // Before the client is told: it shows what explains the failure here.
+    let result = converse(tool, ends, server, &mut channel, hosts, &mut document).map_err(explained);
     match tell_peer(&mut channel, result) {
         Ok(result) => (output.show(&result), true),
         Err(error) => {

@@ -8,11 +8,16 @@ use super::GpuContext;
 use crate::error::{Error, ErrorKind, Result};
 use crate::units::ByteSize;
 
+/// Gives memory back to whoever allocated it.
+type Release = Box<dyn FnOnce(sys::CUdeviceptr) + Send>;
+
 /// Device memory.
 pub struct DeviceBuffer {
     context: Arc<GpuContext>,
     pointer: sys::CUdeviceptr,
     len: u64,
+    /// Where it is not the driver's own allocation.
+    release: Option<Release>,
 }
 
 impl DeviceBuffer {
@@ -28,7 +33,21 @@ impl DeviceBuffer {
             return Err(no_room(context, len));
         }
         driver.check(result, "cuMemAlloc")?;
-        Ok(Self { context: Arc::clone(context), pointer, len })
+        Ok(Self { context: Arc::clone(context), pointer, len, release: None })
+    }
+
+    /// `len` bytes at `pointer` that a library has allocated in `context`; `release` gives them back to it.
+    ///
+    /// # Safety
+    ///
+    /// The memory must be device memory of that length, and nobody else's until `release` is called.
+    pub unsafe fn of_library(
+        context: &Arc<GpuContext>,
+        pointer: u64,
+        len: u64,
+        release: impl FnOnce(u64) + Send + 'static,
+    ) -> Self {
+        Self { context: Arc::clone(context), pointer, len, release: Some(Box::new(release)) }
     }
 
     /// Its first byte, on the device.
@@ -111,8 +130,11 @@ fn no_room(context: &GpuContext, len: u64) -> Error {
 
 impl Drop for DeviceBuffer {
     fn drop(&mut self) {
-        // SAFETY: the memory is ours and freed once; whoever gave its address away has ended that before.
-        unsafe { (self.context.driver().table().cuMemFree_v2)(self.pointer) };
+        match self.release.take() {
+            Some(release) => release(self.pointer),
+            // SAFETY: the memory is ours and freed once; whoever gave its address away has ended that before.
+            None => _ = unsafe { (self.context.driver().table().cuMemFree_v2)(self.pointer) },
+        }
     }
 }
 

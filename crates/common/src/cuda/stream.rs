@@ -131,6 +131,18 @@ pub struct Graph {
 }
 
 impl Graph {
+    /// Brings it to the GPU in `stream`'s turn, so that its first launch does not have to; nothing where the driver is too
+    /// old to do that apart.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn upload(&self, stream: &Stream) -> Result<()> {
+        let driver = self.context.driver();
+        let Some(upload) = driver.table().cuGraphUpload else { return Ok(()) };
+        // SAFETY: both are alive.
+        driver.check(unsafe { upload(self.exec, stream.raw) }, "cuGraphUpload")
+    }
+
     /// Runs it in `stream`.
     ///
     /// # Errors

@@ -37,7 +37,7 @@ pub fn choose(wish: &DeviceWish, files: &HostFiles) -> Result<ChosenPort> {
     let DeviceWish { name, port_num, .. } = *wish;
     let list = DeviceList::of(wish.library.load()?)?;
     if list.names().next().is_none() {
-        return Err(no_device(name));
+        return Err(no_device(name, wish.library, files));
     }
     match name {
         Some(name) => {
@@ -53,7 +53,7 @@ fn first_active(list: &DeviceList, port_num: Option<u8>, files: &HostFiles) -> R
     for name in list.names() {
         match list
             .find(name, files)
-            .ok_or_else(|| no_device(None))
+            .ok_or_else(|| no_device(None, Library::default(), files))
             .and_then(|device| choose_port(device, port_num, files))
         {
             Ok(chosen) => return Ok(chosen),
@@ -97,7 +97,12 @@ fn choose_port(device: OpenResult, port_num: Option<u8>, files: &HostFiles) -> R
     Ok(ChosenPort { context, port })
 }
 
-fn no_device(asked_for: Option<&str>) -> Error {
+/// The library lists none. Where the kernel has some all the same, the way from the kernel to the library is broken.
+fn no_device(asked_for: Option<&str>, library: Library, files: &HostFiles) -> Error {
+    let kernels = if library == Library::Ibverbs { files.names("/sys/class/infiniband") } else { Vec::new() };
+    if !kernels.is_empty() {
+        return unseen_by_the_library(&kernels, files);
+    }
     let what = match asked_for {
         Some(name) => format!("no RDMA device is called {name}: this machine has none at all"),
         None => "this machine has no RDMA device".to_owned(),
@@ -106,8 +111,61 @@ fn no_device(asked_for: Option<&str>) -> Error {
         .hint("load the adapter's driver and ib_uverbs, or measure TCP on both ends with --transport tcp")
 }
 
+fn unseen_by_the_library(kernels: &[String], files: &HostFiles) -> Error {
+    let nodes: Vec<String> =
+        files.names("/dev/infiniband").into_iter().filter(|name| name.starts_with("uverbs")).collect();
+    let (shown, remedy) = if nodes.is_empty() {
+        (
+            "none".to_owned(),
+            "load ib_uverbs on the host; in a container, pass the device nodes in (--device=/dev/infiniband)",
+        )
+    } else {
+        (
+            nodes.join(", "),
+            "install the adapter's provider (ibverbs-providers) from where libibverbs is and not older than the kernel's \
+             driver; in a container, in its image",
+        )
+    };
+    Error::new(
+        ErrorKind::NoDevice,
+        format!("the RDMA library lists no device, and the kernel has {}", kernels.join(", ")),
+    )
+    .fact("nodes in /dev/infiniband", shown)
+    .hint(format!("{remedy}; or measure TCP on both ends with --transport tcp"))
+}
+
 fn not_found(name: &str, list: &DeviceList, files: &HostFiles) -> Error {
     Error::new(ErrorKind::DeviceNotFound, format!("no RDMA device is called {name}"))
         .fact("present", list.describe(files))
         .hint("choose one with --ib-dev, or omit it to take the first with an ACTIVE port")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_that_the_kernel_has_and_the_library_does_not_list_are_named_with_what_is_missing() {
+        let tree = tempfile::tempdir().unwrap();
+        let files = HostFiles::below(tree.path());
+        let error = |library| no_device(Some("mlx5_0"), library, &files);
+        assert_eq!(
+            error(Library::Ibverbs).what,
+            "no RDMA device is called mlx5_0: this machine has none at all"
+        );
+        std::fs::create_dir_all(tree.path().join("sys/class/infiniband/mlx5_0")).unwrap();
+        let without_node = error(Library::Ibverbs);
+        assert_eq!(without_node.what, "the RDMA library lists no device, and the kernel has mlx5_0");
+        assert!(without_node.hint.unwrap().contains("pass the device nodes in"));
+        std::fs::create_dir_all(tree.path().join("dev/infiniband")).unwrap();
+        std::fs::write(tree.path().join("dev/infiniband/uverbs0"), "").unwrap();
+        let without_provider = error(Library::Ibverbs);
+        assert_eq!((without_provider.kind, without_provider.exit_status() as i32), (ErrorKind::NoDevice, 3));
+        assert_eq!(without_provider.facts[0].value, "uverbs0");
+        assert!(without_provider.hint.unwrap().contains("(ibverbs-providers) from where libibverbs is"));
+        assert!(
+            error(Library::Softnic).what.contains("none at all"),
+            "the kernel's are none of that library's"
+        );
+    }
 }

@@ -45,7 +45,7 @@ impl Context {
 }
 
 /// The type by the kernel's words, of which one stands for two types.
-fn of_words(words: &str, link_layer: LinkLayer) -> GidType {
+pub(crate) fn of_words(words: &str, link_layer: LinkLayer) -> GidType {
     match (words, link_layer) {
         ("RoCE v2", _) => GidType::RoceV2,
         (_, LinkLayer::Ethernet) => GidType::RoceV1,

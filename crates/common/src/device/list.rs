@@ -99,7 +99,7 @@ fn cannot_open(name: &str, error: &std::io::Error, files: &HostFiles) -> Error {
 }
 
 /// The character device through which programs reach `name`.
-fn device_node(name: &str, files: &HostFiles) -> Option<String> {
+pub(crate) fn device_node(name: &str, files: &HostFiles) -> Option<String> {
     let folder = "/sys/class/infiniband_verbs";
     let is_its = |uverbs: &String| files.text(&format!("{folder}/{uverbs}/ibdev")).as_deref() == Some(name);
     files.names(folder).into_iter().find(is_its).map(|uverbs| format!("/dev/infiniband/{uverbs}"))

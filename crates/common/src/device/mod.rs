@@ -7,9 +7,15 @@ mod choose;
 mod details;
 mod library;
 mod list;
+mod survey;
 
 pub use choose::{ChosenPort, DeviceWish, choose};
 pub use library::{Library, SOFTNIC};
+
+pub use survey::{DeviceLimits, Surveyed, survey};
+
+pub(crate) use details::of_words;
+pub(crate) use list::device_node;
 
 use details::GidDetails;
 
@@ -275,7 +281,7 @@ pub fn mtu_value(bytes: u32) -> sys::ibv_mtu {
 }
 
 /// `100 Gb/sec (4X EDR)` as a bandwidth.
-fn parse_rate(words: &str) -> Option<Bandwidth> {
+pub(crate) fn parse_rate(words: &str) -> Option<Bandwidth> {
     let (number, unit) = words.split_once(' ')?;
     unit.starts_with("Gb/sec").then_some(())?;
     number.parse().ok().filter(|&rate: &f64| rate > 0.0).map(Bandwidth::from_gbit_per_sec)

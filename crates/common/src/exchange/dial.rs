@@ -16,7 +16,13 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// [`ErrorKind::Resolve`], [`ErrorKind::Refused`], [`ErrorKind::Unreachable`] or [`ErrorKind::SourceAddress`], each with
 /// the address.
 pub fn dial(host: &str, port: u16, source: Option<IpAddr>) -> Result<TcpStream> {
+    let host = without_brackets(host);
     connect_any(host, &source::reachable(source, host, resolve(host, port)?)?, source)
+}
+
+/// An IPv6 address as it stands in a URL: `[fd77::1]`.
+fn without_brackets(host: &str) -> &str {
+    host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host)
 }
 
 fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>> {
@@ -66,6 +72,14 @@ fn connect_error(host: &str, address: SocketAddr, error: &std::io::Error) -> Err
 mod tests {
     use super::*;
     use std::net::TcpListener;
+
+    #[test]
+    fn an_ipv6_address_may_have_brackets_and_a_zone() {
+        let ip = |host| resolve(without_brackets(host), 1).unwrap()[0].to_string();
+        assert_eq!([ip("[::1]"), ip("::1"), ip("127.0.0.1")], ["[::1]:1", "[::1]:1", "127.0.0.1:1"]);
+        // The loopback is everybody's first interface.
+        assert_eq!([ip("fe80::2%lo"), ip("[fe80::2%1]")], ["[fe80::2%1]:1", "[fe80::2%1]:1"]);
+    }
 
     #[test]
     fn nothing_listening_is_refused_with_a_next_step() {

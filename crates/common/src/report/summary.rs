@@ -360,6 +360,22 @@ mod tests {
     }
 
     #[test]
+    fn a_round_of_a_month_has_the_bandwidth_of_a_second() {
+        // 400 Gb/s of 64 KiB for 30 days: some 10^17 bytes in 10^15.4 ns.
+        let day_ms = 24 * 3600 * 1000;
+        let of = |seconds: u64, elapsed_ms| round(0, Out, 762_939 * seconds, elapsed_ms);
+        let row = |round| summarise(Some(&plan()), None, &[round]).0;
+        let (second, month) = (row(of(1, 1000)), row(of(30 * 24 * 3600, 30 * day_ms)));
+        let (second, month) = (bandwidth(&second[0]), bandwidth(&month[0]));
+        assert!((second.bw_average_gbit_per_sec - 400.0).abs() < 0.001, "{second:?}");
+        assert!(
+            (month.bw_average_gbit_per_sec / second.bw_average_gbit_per_sec - 1.0).abs() < 1e-9,
+            "{month:?}"
+        );
+        assert!((month.msg_rate_mpps / second.msg_rate_mpps - 1.0).abs() < 1e-9, "{month:?}");
+    }
+
+    #[test]
     fn two_directions_are_added() {
         let mut both = plan();
         both.traffic = Traffic::Bidirectional;

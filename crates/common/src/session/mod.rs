@@ -12,7 +12,7 @@ mod tcp;
 mod threads;
 
 pub use negotiate::{AgreedPlan, LocalEnd, agree, known_peer, propose};
-pub use preflight::check_local;
+pub use preflight::{check_device_limits, check_local, check_path_mtu};
 
 use std::time::Duration;
 

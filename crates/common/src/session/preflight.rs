@@ -1,7 +1,7 @@
 //! What this end can't do, found out before anything is allocated or anybody is bothered.
 
 use super::negotiate::LocalEnd;
-use crate::device::ChosenPort;
+use crate::device::{ChosenPort, DeviceLimits};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memlock::LockedMemory;
 use crate::open_files;
@@ -26,10 +26,29 @@ pub fn check_local(plan: &Plan, local: &LocalEnd, role: Role) -> Result<()> {
 }
 
 fn check_device(plan: &Plan, chosen: &ChosenPort) -> Result<()> {
-    let limits = chosen.context.limits()?;
-    let device = chosen.context.name();
-    let at_most = |option: &str, asked: u64, limit: i32, what: &str| {
-        let limit = u64::try_from(limit).unwrap_or(0);
+    let (device, port) = (chosen.context.name(), &chosen.port);
+    check_device_limits(plan, device, &DeviceLimits::from(&chosen.context.limits()?))?;
+    check_path_mtu(plan, device, port.port_num, port.active_mtu)?;
+    if plan.largest() > port.max_msg_size {
+        return Err(Error::new(
+            ErrorKind::DeviceLimit,
+            format!(
+                "--size asks for messages of {} and port {} of {device} allows {}",
+                ByteSize(plan.largest()),
+                port.port_num,
+                ByteSize(port.max_msg_size)
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// Whether `device` can hold what `plan` asks for.
+///
+/// # Errors
+/// [`ErrorKind::DeviceLimit`], naming the option.
+pub fn check_device_limits(plan: &Plan, device: &str, limits: &DeviceLimits) -> Result<()> {
+    let at_most = |option: &str, asked: u32, limit: u32, what: &str| {
         if asked <= limit {
             return Ok(());
         }
@@ -38,31 +57,22 @@ fn check_device(plan: &Plan, chosen: &ChosenPort) -> Result<()> {
             format!("{option} asks for {asked} {what} and {device} allows {limit}"),
         ))
     };
-    at_most("--qp", plan.qps.into(), limits.max_qp, "queue pairs")?;
-    at_most("--tx-depth", plan.tx_depth.into(), limits.max_qp_wr, "outstanding writes")?;
-    at_most("--mr-per-qp", plan.memory_regions().into(), limits.max_mr, "memory regions")?;
-    at_most("--threads", plan.threads.into(), limits.max_cq, "completion queues")?;
-    at_most("--qp", plan.completion_entries().into(), limits.max_cqe, "completion queue entries")?;
-    if let Some(asked) = plan.path_mtu_bytes.filter(|&asked| asked > chosen.port.active_mtu) {
-        return Err(Error::new(
-            ErrorKind::DeviceLimit,
-            format!(
-                "--mtu asks for a path MTU of {asked} and the active MTU of port {} of {device} is {}",
-                chosen.port.port_num, chosen.port.active_mtu
-            ),
-        )
-        .hint("omit --mtu, or raise the MTU of the port's network interface on both ends (4200 or more for 4096)"));
-    }
-    if plan.largest() > chosen.port.max_msg_size {
-        return Err(Error::new(
-            ErrorKind::DeviceLimit,
-            format!(
-                "--size asks for messages of {} and port {} of {device} allows {}",
-                ByteSize(plan.largest()),
-                chosen.port.port_num,
-                ByteSize(chosen.port.max_msg_size)
-            ),
-        ));
-    }
-    Ok(())
+    at_most("--qp", plan.qps, limits.max_qp, "queue pairs")?;
+    at_most("--tx-depth", plan.tx_depth, limits.max_qp_wr, "outstanding writes")?;
+    at_most("--mr-per-qp", plan.memory_regions(), limits.max_mr, "memory regions")?;
+    at_most("--threads", plan.threads, limits.max_cq, "completion queues")?;
+    at_most("--qp", plan.completion_entries(), limits.max_cqe, "completion queue entries")
+}
+
+/// Whether a port whose active MTU is `active` can carry the path MTU that `plan` asks for.
+///
+/// # Errors
+/// [`ErrorKind::DeviceLimit`], naming both.
+pub fn check_path_mtu(plan: &Plan, device: &str, port_num: u8, active: u32) -> Result<()> {
+    let Some(asked) = plan.path_mtu_bytes.filter(|&asked| asked > active) else { return Ok(()) };
+    Err(Error::new(
+        ErrorKind::DeviceLimit,
+        format!("--mtu asks for a path MTU of {asked} and the active MTU of port {port_num} of {device} is {active}"),
+    )
+    .hint("omit --mtu, or raise the MTU of the port's network interface on both ends (4200 or more for 4096)"))
 }

@@ -43,7 +43,8 @@ pub(super) fn recording(name: &str, text: &str, operation: Option<&str>) -> Resu
     if columns.is_none() {
         return Err("it ends before the table: no heading has size, count, type, time and algbw".to_owned());
     }
-    if wrong > 0 || text.contains("FAILED") {
+    let failed = |line: &str| line.contains("Out of bounds values") && line.contains("FAILED");
+    if wrong > 0 || text.lines().any(failed) {
         recording.faults.push(format!("wrong-data: {wrong} elements were wrong"));
     }
     if !text.contains("Avg bus bandwidth") {
@@ -97,22 +98,30 @@ fn row(line: &str, columns: &Columns, operation: &str) -> Option<Found> {
         let usec: f64 = cells.get(at)?.parse().ok()?;
         let column: f64 = cells.get(at + 1)?.parse().ok()?;
         found.wrong += cells.get(at + 3).and_then(|wrong| wrong.parse::<u64>().ok()).unwrap_or(0);
-        // hypercube's algbw leaves a rank's own block out.
-        let gbyte = if operation == "hypercube" { column } else { size_bytes as f64 / usec / 1e3 };
+        let words = [*cells.get(2)?, *cells.get(3)?, *cells.get(4)?];
         let key =
-            Key { what: describe(operation, &cells, half > 0), size_bytes, figure: Figure::AlgBandwidth };
-        found.values.push((key, gbyte));
+            Key { what: describe(operation, words, half > 0), size_bytes, figure: Figure::AlgBandwidth };
+        // Sweeps that begin below one element for each rank have lines of nothing.
+        if size_bytes > 0 {
+            found.values.push((key, algbw(operation, size_bytes, usec, column)));
+        }
     }
     Some(found)
 }
 
-/// As the tools' own documents have it: `all_reduce float sum in place`.
-fn describe(operation: &str, cells: &[&str], in_place: bool) -> String {
-    let mut words = vec![operation.to_owned(), cells[2].to_owned()];
-    if cells.get(3).is_some_and(|redop| *redop != "none") {
-        words.push(cells[3].to_owned());
+/// From the size and the time, which have more digits than the column `column`, except where that leaves out a rank's own
+/// block.
+pub(super) fn algbw(operation: &str, size_bytes: u64, usec: f64, column: f64) -> f64 {
+    if operation == "hypercube" { column } else { size_bytes as f64 / usec / 1e3 }
+}
+
+/// As the tools' own documents have it: `all_reduce float sum in place`. The words are type, reduction and root.
+pub(super) fn describe(operation: &str, [dtype, redop, root]: [&str; 3], in_place: bool) -> String {
+    let mut words = vec![operation.to_owned(), dtype.to_owned()];
+    if redop != "none" {
+        words.push(redop.to_owned());
     }
-    if let Some(root) = cells.get(4).and_then(|root| root.parse::<u32>().ok()) {
+    if let Ok(root) = root.parse::<u32>() {
         words.push(format!("root {root}"));
     }
     if in_place {

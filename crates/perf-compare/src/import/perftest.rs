@@ -14,11 +14,14 @@ enum Table {
     MibPerSec,
     GbitPerSec,
     Latency,
+    /// Of `-D`: the mean only.
+    MeanLatency,
 }
 
 /// Reads the output of one run.
 pub(super) fn recording(name: &str, text: &str) -> Result<Recording, String> {
-    let (title, bidirectional) = title(text).ok_or("it has no title such as \"RDMA_Write BW Test\"")?;
+    let (title, bidirectional) =
+        text.lines().find_map(title).ok_or("it has no title such as \"RDMA_Write BW Test\"")?;
     let mut recording = Recording::new(name, &title);
     recording.conditions = conditions(text);
     recording.conditions.insert("tool".to_owned(), "perftest".to_owned());
@@ -38,21 +41,28 @@ pub(super) fn recording(name: &str, text: &str) -> Result<Recording, String> {
     if table.is_none() {
         return Err("it ends before the table: no line begins with #bytes".to_owned());
     }
-    let traffic = match (table, bidirectional) {
-        (Some(Table::Latency), _) => "ping_pong",
-        (_, true) => "bidirectional",
-        _ => "unidirectional",
-    };
+    let traffic = traffic(recording.operation.ends_with("latency"), bidirectional);
     recording.conditions.insert("plan.traffic".to_owned(), traffic.to_owned());
     recording.set_points(points);
     Ok(recording)
 }
 
+/// As the tools' own documents have it.
+pub(super) fn traffic(is_latency: bool, bidirectional: bool) -> &'static str {
+    match (is_latency, bidirectional) {
+        (true, _) => "ping_pong",
+        (false, true) => "bidirectional",
+        (false, false) => "unidirectional",
+    }
+}
+
 /// `write bandwidth` for `RDMA_Write Bidirectional BW Test`, and whether it was in both directions.
-fn title(text: &str) -> Option<(String, bool)> {
-    let line = text.lines().map(str::trim).find(|line| line.ends_with(" Test"))?;
-    let mut parts = line.trim_end_matches(" Test").split_whitespace();
-    let verb = parts.next()?.trim_start_matches("RDMA_").to_lowercase();
+pub(super) fn title(line: &str) -> Option<(String, bool)> {
+    let line = line.trim().strip_suffix(" Test")?;
+    // The table has an underline where JSON, which has them everywhere, is given with blanks.
+    let words = line.strip_prefix("RDMA_").or(line.strip_prefix("RDMA ")).unwrap_or(line);
+    let mut parts = words.split_whitespace();
+    let verb = parts.next()?.to_lowercase();
     let rest: Vec<&str> = parts.collect();
     let figure = match rest.last() {
         Some(&"BW") => "bandwidth",
@@ -78,6 +88,8 @@ fn conditions(text: &str) -> BTreeMap<String, String> {
 fn heading(line: &str) -> Option<Table> {
     if line.contains("t_typical[usec]") {
         Some(Table::Latency)
+    } else if line.contains("t_avg[usec]") {
+        Some(Table::MeanLatency)
     } else if line.contains("BW average[Gb/sec]") {
         Some(Table::GbitPerSec)
     } else if line.contains("BW average[MB/sec]") || line.contains("BW average[MiB/sec]") {
@@ -94,6 +106,7 @@ fn starts_with_digit(line: &str) -> bool {
 fn expected(table: Table) -> &'static str {
     match table {
         Table::Latency => "size, iterations and seven times in microseconds",
+        Table::MeanLatency => "size, iterations, mean time and transactions a second",
         _ => "size, iterations, peak, average and message rate",
     }
 }
@@ -108,7 +121,8 @@ fn row(line: &str, table: Table) -> Option<Vec<(Key, f64)>> {
         Table::Latency if numbers.len() >= 8 => {
             Some(vec![(key(Figure::Typical), numbers[3]), (key(Figure::P99), numbers[6])])
         }
-        Table::Latency => None,
+        Table::MeanLatency if numbers.len() >= 3 => Some(vec![(key(Figure::Mean), numbers[1])]),
+        Table::Latency | Table::MeanLatency => None,
         // iterations, peak, average, message rate
         _ if numbers.len() < 4 => None,
         Table::GbitPerSec => Some(vec![(key(Figure::Bandwidth), numbers[2])]),

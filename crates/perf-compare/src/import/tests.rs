@@ -3,48 +3,47 @@
 use super::*;
 use crate::recording::{Figure, Key};
 
-const BANDWIDTH: &str = "\
----------------------------------------------------------------------------------------
-                    RDMA_Write BW Test
- Dual-port       : OFF\t\tDevice         : rxe0
- Number of qps   : 1\t\tTransport type : IB
- Connection type : RC\t\tUsing SRQ      : OFF
- Mtu             : 1024[B]
- Link type       : Ethernet
- GID index       : 1
----------------------------------------------------------------------------------------
- local address: LID 0000 QPN 0x0011 PSN 0x2f9c7 RKey 0x000208 VAddr 0x007f0000
- GID: 00:00:00:00:00:00:00:00:00:00:255:255:10:77:00:02
----------------------------------------------------------------------------------------
- #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]
- 2          5000             0.05               0.04               0.021000
- 65536      5000             40.12              39.98              0.000640
----------------------------------------------------------------------------------------
-";
+const BANDWIDTH: &str = include_str!("../../../../fuzz/corpus/imports/perftest-bandwidth.txt");
 
-const LATENCY: &str = "\
-                    RDMA_Write Latency Test
- #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec]
- 2       1000          8.90           42.10        10.20              10.90          1.00            23.00                  39.00
-";
+const LATENCY: &str = include_str!("../../../../fuzz/corpus/imports/perftest-latency.txt");
 
-const NCCL: &str = "\
-# nccl-tests version 2.17.6 nccl-headers=22809 nccl-library=22809
-# Collective test starting: all_reduce_perf
-# nThread 1 nGpus 1 minBytes 1048576 maxBytes 4194304 step: 4(factor) warmup iters: 5 iters: 20
-#
-# Using devices
-#  Rank  0 Group  0 Pid   1000 on      gpu-a device  0 [0000:01:00] NVIDIA H200
-#  Rank  1 Group  0 Pid   1001 on      gpu-a device  1 [0000:02:00] NVIDIA H200
-#
-#                                                              out-of-place                       in-place
-#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
-#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
-     1048576        262144     float     sum      -1    20.10   52.17   52.17      0    20.30   51.65   51.65      0
-     4194304       1048576     float     sum      -1    39.20  107.00  107.00      0    39.00  107.55  107.55    N/A
-# Out of bounds values : 0 OK
-# Avg bus bandwidth    : 79.6
-";
+const NCCL: &str = include_str!("../../../../fuzz/corpus/imports/nccl-tests.txt");
+
+/// Every sample, with whose it is.
+const SAMPLES: &[(Format, &str)] = &[
+    (Format::Perftest, BANDWIDTH),
+    (Format::Perftest, LATENCY),
+    (Format::Perftest, include_str!("../../../../fuzz/corpus/imports/perftest-duration.txt")),
+    (Format::Perftest, OLD_JSON),
+    (Format::Perftest, NEW_JSON),
+    (Format::Perftest, LATENCY_JSON),
+    (Format::NcclTests, NCCL),
+    (Format::NcclTests, PER_ITERATION),
+    (Format::NcclTests, NCCL_JSON),
+    (Format::Osu, OSU_BANDWIDTH),
+    (Format::Osu, OSU_ALLREDUCE),
+    (Format::Osu, include_str!("../../../../fuzz/corpus/imports/osu-old.txt")),
+    (Format::Osu, include_str!("../../../../fuzz/corpus/imports/osu-tail.txt")),
+    (Format::Osu, include_str!("../../../../fuzz/corpus/imports/osu-barrier.txt")),
+    (Format::Imb, IMB),
+];
+
+const OLD_JSON: &str = include_str!("../../../../fuzz/corpus/imports/perftest-old.json");
+const NEW_JSON: &str = include_str!("../../../../fuzz/corpus/imports/perftest-new.json");
+const LATENCY_JSON: &str = include_str!("../../../../fuzz/corpus/imports/perftest-latency.json");
+const PER_ITERATION: &str = include_str!("../../../../fuzz/corpus/imports/nccl-tests-per-iteration.txt");
+const NCCL_JSON: &str = include_str!("../../../../fuzz/corpus/imports/nccl-tests.json");
+const OSU_BANDWIDTH: &str = include_str!("../../../../fuzz/corpus/imports/osu-bandwidth.txt");
+const OSU_ALLREDUCE: &str = include_str!("../../../../fuzz/corpus/imports/osu-allreduce.txt");
+const IMB: &str = include_str!("../../../../fuzz/corpus/imports/imb.txt");
+
+fn read(format: Format, text: &str) -> Recording {
+    text_of("x", text, format, None).unwrap()
+}
+
+fn refusal(text: &str, format: Format) -> String {
+    text_of("x", text, format, None).unwrap_err()
+}
 
 fn key(what: &str, size_bytes: u64, figure: Figure) -> Key {
     Key { what: what.into(), size_bytes, figure }
@@ -92,16 +91,109 @@ fn nccl_tests_rows_out_of_place_and_in_place() {
 }
 
 #[test]
-fn more_columns_are_found_by_the_heading() {
-    let wider = NCCL
-        .replace("busbw #wrong", "busbw #wrong i_min i_max i_p99 i_cv%")
-        .replace("52.17      0", "52.17      0 19.0 25.0 25.0 3.1")
-        .replace("51.65      0", "51.65      0 19.0 25.0 25.0 3.1")
-        .replace("107.00      0", "107.00      0 19.0 25.0 25.0 3.1")
-        .replace("107.55    N/A", "107.55    N/A 19.0 25.0 25.0 3.1");
+fn columns_of_each_iteration_are_passed_over() {
+    let recording = read(Format::NcclTests, PER_ITERATION);
+    let of = |what: &str| value(&recording, &key(what, 1 << 20, Figure::AlgBandwidth));
+    assert!((of("alltoall float") - 1_048_576.0 / 24.40 / 1e3).abs() < 1e-12);
+    assert!((of("alltoall float in place") - 1_048_576.0 / 24.60 / 1e3).abs() < 1e-12);
+    // That it was slower than asked for says nothing against the figures.
+    assert!(recording.faults.is_empty(), "{:?}", recording.faults);
+}
+
+#[test]
+fn perftests_json_has_one_unit_or_the_other_and_its_rate_tells_which() {
+    let at = key("", 65536, Figure::Bandwidth);
+    let old = read(Format::Perftest, OLD_JSON);
+    assert!((value(&old, &at) - 405.12 * 1_048_576.0 * 8.0 / 1e9).abs() < 1e-12);
     assert_eq!(
-        text_of("x", &wider, Format::NcclTests, None).unwrap().points,
-        text_of("x", NCCL, Format::NcclTests, None).unwrap().points
+        (old.operation.as_str(), old.conditions["plan.traffic"].as_str()),
+        ("write bandwidth", "unidirectional")
+    );
+    let new = read(Format::Perftest, NEW_JSON);
+    assert_eq!(value(&new, &at), 181.35);
+    assert_eq!(
+        (new.operation.as_str(), new.conditions["plan.traffic"].as_str()),
+        ("write bandwidth", "bidirectional")
+    );
+    let neither = refusal(&NEW_JSON.replace("0.345898", "0.000000"), Format::Perftest);
+    assert!(neither.starts_with("BW_average 181.35 is in neither MiB/s nor Gb/s by MsgRate 0"), "{neither}");
+}
+
+#[test]
+fn perftests_json_has_the_conditions_of_its_table() {
+    let table = read(Format::Perftest, BANDWIDTH).conditions;
+    let json = read(Format::Perftest, &OLD_JSON.replace("soft0", "rxe0")).conditions;
+    let shared = table.iter().filter(|(name, value)| json.get(*name) == Some(value)).count();
+    assert_eq!(shared, table.len(), "{table:#?} {json:#?}");
+}
+
+#[test]
+fn perftests_latencies_in_json_and_of_a_duration() {
+    let json = read(Format::Perftest, LATENCY_JSON);
+    assert_eq!(value(&json, &key("", 8, Figure::Typical)), 1.52);
+    assert_eq!(value(&json, &key("", 8, Figure::P99)), 1.98);
+    assert_eq!(json.conditions["plan.traffic"], "ping_pong");
+    let (_, table) = SAMPLES[2];
+    assert_eq!(value(&read(Format::Perftest, table), &key("", 64, Figure::Mean)), 12.1);
+}
+
+#[test]
+fn nccl_tests_json_has_what_its_table_has() {
+    let recording = read(Format::NcclTests, NCCL_JSON);
+    let of = |what: &str, size| value(&recording, &key(what, size, Figure::AlgBandwidth));
+    assert!((of("all_reduce float sum", 1 << 20) - 1_048_576.0 / 31.25 / 1e3).abs() < 1e-12);
+    assert!((of("all_reduce float sum in place", 4 << 20) - 4_194_304.0 / 81.0 / 1e3).abs() < 1e-12);
+    // Two processes of two GPUs, of which it lists the first only.
+    assert_eq!(recording.conditions["plan.n_ranks"], "4");
+    assert!(recording.faults.is_empty(), "{:?}", recording.faults);
+    let faults = |from: &str, to: &str| read(Format::NcclTests, &NCCL_JSON.replace(from, to)).faults;
+    assert_eq!(faults("\"nwrong\":0.0", "\"nwrong\":2.0"), ["wrong-data: 4 elements were wrong"]);
+    assert_eq!(faults("\"count\":0,\"okay\"", "\"count\":1,\"okay\""), ["wrong-data: 0 elements were wrong"]);
+    assert_eq!(faults("\"end_time\"", "\"x\""), ["it ends before its summary: the run was cut short"]);
+    let torn = refusal(&NCCL_JSON[..NCCL_JSON.len() / 2], Format::NcclTests);
+    assert!(
+        torn.starts_with("line 1: expected a document of its -J option") && torn.contains("cut short"),
+        "{torn}"
+    );
+    let nan = refusal(&NCCL_JSON.replace("\"time\":31.25", "\"time\":\"nan\""), Format::NcclTests);
+    assert!(nan.starts_with("row 1 of \"results\": expected a time"), "{nan}");
+}
+
+#[test]
+fn osu_tables_by_their_headings() {
+    let recording = read(Format::Osu, OSU_BANDWIDTH);
+    assert_eq!(
+        (recording.operation.as_str(), recording.conditions["version"].as_str()),
+        ("MPI bandwidth", "v7.5")
+    );
+    assert_eq!(value(&recording, &key("", 65536, Figure::Bandwidth)), 812.5 * 8.0 / 1e3);
+    assert_eq!(recording.points.len(), 2, "what was rounded to nothing is left out: {:?}", recording.points);
+    let collective = read(Format::Osu, OSU_ALLREDUCE);
+    assert_eq!(value(&collective, &key("allreduce", 1 << 20, Figure::Mean)), 412.75);
+    assert_eq!(collective.conditions["osu.datatype"], "MPI_INT");
+    let of_other = |index: usize| read(Format::Osu, SAMPLES[index].1);
+    assert_eq!(value(&of_other(11), &key("", 8, Figure::Mean)), 1.31);
+    assert_eq!(value(&of_other(12), &key("", 8, Figure::P99)), 2.1);
+    assert_eq!(value(&of_other(13), &key("barrier", 0, Figure::Mean)), 3.42);
+    let torn = refusal(&OSU_ALLREDUCE.replace("412.75 ", "412.75.1 "), Format::Osu);
+    assert!(torn.starts_with("line 6: expected a number for each column, found 1048576"), "{torn}");
+    assert!(refusal("", Format::Osu).starts_with("it has no title"));
+    assert!(refusal("# OSU MPI Latency Test v7\n", Format::Osu).contains("no line begins with # Size"));
+}
+
+#[test]
+fn imb_has_a_table_for_each_benchmark() {
+    let recording = read(Format::Imb, IMB);
+    assert_eq!(value(&recording, &key("PingPong over 2 ranks", 65536, Figure::Mean)), 14.3);
+    assert_eq!(value(&recording, &key("Allreduce over 4 ranks", 65536, Figure::Mean)), 63.0);
+    assert_eq!(value(&recording, &key("Barrier over 4 ranks", 0, Figure::Mean)), 2.2);
+    assert_eq!(recording.conditions["imb.reduction"], "MPI_SUM");
+    assert!(recording.faults.len() == 1 && recording.faults[0].starts_with("line 24: 1073741824 out-of-mem"));
+    let torn = IMB.split("# All processes").next().unwrap();
+    assert_eq!(read(Format::Imb, torn).faults[1], "it ends before its last line: the run was cut short");
+    assert!(refusal(BANDWIDTH, Format::Imb).contains("# Benchmarking PingPong"));
+    assert!(
+        refusal(&IMB.replace("63.00", ""), Format::Imb).starts_with("line 23: expected a number for each")
     );
 }
 
@@ -115,7 +207,6 @@ fn wrong_elements_and_runs_cut_short_are_faults() {
 
 #[test]
 fn what_is_wrong_is_named_with_its_line() {
-    let refusal = |text: &str, format| text_of("x", text, format, None).unwrap_err();
     assert!(refusal("", Format::Perftest).starts_with("it has no title"));
     assert!(
         refusal(BANDWIDTH.split(" #bytes").next().unwrap(), Format::Perftest)
@@ -134,38 +225,61 @@ fn what_is_wrong_is_named_with_its_line() {
 
 #[test]
 fn a_recording_goes_to_json_and_back() {
-    for (text, format) in
-        [(BANDWIDTH, Format::Perftest), (LATENCY, Format::Perftest), (NCCL, Format::NcclTests)]
-    {
-        let recording = text_of("x", text, format, None).unwrap();
+    for (format, text) in SAMPLES {
+        let recording = read(*format, text);
         let json = serde_json::to_vec_pretty(&recording).unwrap();
         assert_eq!(crate::source::parse("y", &json).unwrap(), [recording]);
     }
 }
 
 #[test]
-fn any_mutation_of_a_table_is_read_or_refused() {
-    let mut state = 7_u64;
-    let mut next = |below: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as usize % below.max(1)
-    };
-    for (text, format) in
-        [(BANDWIDTH, Format::Perftest), (LATENCY, Format::Perftest), (NCCL, Format::NcclTests)]
-    {
-        for _ in 0..1000 {
-            let mut bytes = text.as_bytes().to_vec();
-            for _ in 0..=next(5) {
-                let at = next(bytes.len());
-                match next(3) {
-                    0 => bytes[at] = next(256) as u8,
-                    1 => bytes.truncate(at.max(1)),
-                    _ => bytes.insert(at, b" \n#.-9e\x1b\xff\t"[next(10)]),
+fn a_text_cut_anywhere_is_read_or_refused() {
+    for (format, text) in SAMPLES {
+        for end in (0..text.len()).filter(|&end| text.is_char_boundary(end)) {
+            if let Err(what) = text_of("x", &text[..end], *format, None) {
+                assert!(!what.is_empty() && !what.contains(char::is_control), "{what:?}");
+            }
+        }
+    }
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig { cases: 200, ..Default::default() })]
+
+    #[test]
+    fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..400)) {
+        for format in [Format::Perftest, Format::NcclTests, Format::Osu, Format::Imb] {
+            for begin in ["", "{"] {
+                let text = format!("{begin}{}", String::from_utf8_lossy(&bytes));
+                if let Err(what) = text_of("x", &text, format, Some("alltoall")) {
+                    proptest::prop_assert!(!what.is_empty() && !what.contains(char::is_control), "{:?}", what);
                 }
             }
-            if let Err(what) = text_of("x", &String::from_utf8_lossy(&bytes), format, None) {
-                assert!(!what.contains('\x1b'), "{what:?}");
+        }
+    }
+
+    #[test]
+    fn any_mutation_of_a_sample_is_read_or_refused(
+        sample in 0..SAMPLES.len(),
+        edits in proptest::collection::vec((proptest::prelude::any::<proptest::sample::Index>(), 0..3_u8, proptest::prelude::any::<u8>()), 1..6),
+    ) {
+        let (format, text) = SAMPLES[sample];
+        let mut bytes = text.as_bytes().to_vec();
+        for (place, kind, byte) in edits {
+            let at = place.index(bytes.len() + 1);
+            match kind {
+                0 if at < bytes.len() => bytes[at] = byte,
+                1 => bytes.truncate(at),
+                _ => bytes.insert(at, b" \n#.-9e\x1b\xff\t{}\":,"[usize::from(byte) % 15]),
             }
+        }
+        match text_of("x", &String::from_utf8_lossy(&bytes), format, None) {
+            // What was taken can be written, and read again as the same.
+            Ok(recording) => {
+                let json = serde_json::to_vec(&recording).unwrap();
+                proptest::prop_assert_eq!(crate::source::parse("y", &json).unwrap(), [recording]);
+            }
+            Err(what) => proptest::prop_assert!(!what.is_empty() && !what.contains(char::is_control), "{:?}", what),
         }
     }
 }

@@ -193,7 +193,8 @@ fn judged(judged: &Judged, figure: Figure) -> JudgedOut {
     }
 }
 
-fn odd(comparison: &Comparison, arm: usize) -> Vec<usize> {
+/// Rounds of an arm, from 0, that are unlike the others.
+pub(super) fn odd(comparison: &Comparison, arm: usize) -> Vec<usize> {
     let index = |oddity: &Oddity| match oddity {
         Oddity::Cold => 0,
         Oddity::Outlier(index) => *index,
@@ -201,7 +202,8 @@ fn odd(comparison: &Comparison, arm: usize) -> Vec<usize> {
     comparison.oddities[arm].iter().map(index).collect()
 }
 
-fn code(verdict: Verdict) -> &'static str {
+/// A verdict for programs.
+pub(crate) fn code(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::TooFewRounds => "no_verdict",
         Verdict::Better => "better",

@@ -1,6 +1,8 @@
-//! A comparison shown: [`text`] for a terminal, [`markdown`] for a ticket, [`json`] for programs.
+//! A comparison shown: [`text`] for a terminal, [`markdown`] for a ticket, [`html`] for a browser, [`json`]
+//! for programs.
 
 pub mod grid;
+pub mod html;
 pub mod json;
 pub mod markdown;
 pub mod text;

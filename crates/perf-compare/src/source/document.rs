@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 
 use super::leaves::Leaves;
-use crate::recording::{Figure, Key, Recording};
+use crate::recording::{Figure, Key, Recording, Straggler};
 
 #[derive(Deserialize)]
 struct Document {
@@ -86,6 +86,17 @@ struct Row {
     time_usec: f64,
     #[serde(default)]
     alg_bw_gbyte_per_sec: f64,
+    #[serde(default)]
+    ranks: Vec<Rank>,
+}
+
+#[derive(Deserialize)]
+struct Rank {
+    rank: u32,
+    #[serde(default)]
+    last_to_arrive: u64,
+    #[serde(default)]
+    behind_usec: f64,
 }
 
 #[derive(Deserialize)]
@@ -173,17 +184,19 @@ fn conditions(document: &Document) -> BTreeMap<String, String> {
     all.insert("tool".to_owned(), document.tool.clone());
     all.insert("version".to_owned(), document.version.clone());
     let edges = document.evidence.iter().flat_map(|evidence| &evidence.edges);
-    let transports: BTreeSet<&str> =
-        edges.flat_map(|edge| &edge.transports).map(|transport| without_numbers(transport)).collect();
+    let transports: BTreeSet<String> =
+        edges.flat_map(|edge| &edge.transports).map(|transport| without_device(transport)).collect();
     if !transports.is_empty() {
         all.insert("evidence.transports".to_owned(), Vec::from_iter(transports).join(", "));
     }
     all
 }
 
-/// `NET/IB/3` and `NET/IB/0` are one transport: the number is the adapter's.
-fn without_numbers(transport: &str) -> &str {
-    transport.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('/')
+/// `NET/IB device 3, GDRDMA` and `NET/IB device 0, GDRDMA` are one transport, `NET/IB, GDRDMA`: the number is the
+/// adapter's, and each rank has another.
+fn without_device(transport: &str) -> String {
+    let Some((network, rest)) = transport.split_once(" device ") else { return transport.to_owned() };
+    rest.split_once(", ").map_or_else(|| network.to_owned(), |(_, more)| format!("{network}, {more}"))
 }
 
 /// The rounds of a link: those of one number and size are one, in one direction or two.
@@ -227,6 +240,19 @@ fn collectives(document: &Document, recording: &mut Recording) {
         points.entry(key).or_default().push(row.alg_bw_gbyte_per_sec * row.time_usec / time);
     }
     recording.set_points(points);
+    recording.stragglers = stragglers(&document.results);
+}
+
+/// Each rank that ever came last, over all rows.
+fn stragglers(rows: &[Row]) -> Vec<Straggler> {
+    let mut ranks: BTreeMap<u32, Straggler> = BTreeMap::new();
+    for found in rows.iter().flat_map(|row| &row.ranks).filter(|rank| rank.last_to_arrive > 0) {
+        let new = Straggler { rank: found.rank, times_last: 0, behind_usec: 0.0 };
+        let rank = ranks.entry(found.rank).or_insert(new);
+        rank.times_last = rank.times_last.saturating_add(found.last_to_arrive);
+        rank.behind_usec = rank.behind_usec.max(found.behind_usec);
+    }
+    ranks.into_values().collect()
 }
 
 fn describe(row: &Row) -> String {
@@ -237,4 +263,30 @@ fn describe(row: &Row) -> String {
         text.push("in place".to_owned());
     }
     text.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_that_come_last_are_counted_over_all_points() {
+        let row = |ranks: &str| -> Row {
+            serde_json::from_str(&format!("{{\"size_bytes\": 8, \"ranks\": [{ranks}]}}")).unwrap()
+        };
+        let first =
+            row(r#"{"rank": 0, "last_to_arrive": 0}, {"rank": 1, "last_to_arrive": 7, "behind_usec": 2.5}"#);
+        let second =
+            row(r#"{"rank": 0, "last_to_arrive": 3, "behind_usec": 1.0}, {"rank": 1, "last_to_arrive": 4}"#);
+        let found = stragglers(&[first, second]);
+        let of = |straggler: &Straggler| (straggler.rank, straggler.times_last, straggler.behind_usec);
+        assert_eq!(found.iter().map(of).collect::<Vec<_>>(), [(0, 3, 1.0), (1, 11, 2.5)]);
+    }
+
+    #[test]
+    fn a_transport_is_named_without_its_adapter() {
+        let named =
+            ["NET/Socket device 0", "NET/IB device 12, GDRDMA", "P2P (CUMEM)", "SHM"].map(without_device);
+        assert_eq!(named, ["NET/Socket", "NET/IB, GDRDMA", "P2P (CUMEM)", "SHM"]);
+    }
 }

@@ -43,8 +43,9 @@ pub fn parse(name: &str, bytes: &[u8]) -> std::result::Result<Vec<Recording>, Tr
             other => return Err(part.trouble(&format!("its schema is \"{}\"", words::printable(other)))),
         };
         let recording: Recording = recording.map_err(|error| part.locate(&error))?;
+        let recording = recording.printable();
         recording.check().map_err(|what| part.trouble(&what))?;
-        found.push(recording.printable());
+        found.push(recording);
     }
     if found.is_empty() {
         return Err(Trouble { line: None, what: "it has no result".to_owned(), ends_early: false });
@@ -73,7 +74,7 @@ impl Trouble {
         if self.ends_early {
             error.hint("the file ends in the middle: was the run or the copy cut short?")
         } else {
-            error.hint("perf-compare import reads the text of perftest and nccl-tests")
+            error.hint("perf-compare import reads what perftest, nccl-tests, OSU and IMB write")
         }
     }
 }

@@ -49,6 +49,19 @@ impl Handle {
         }
     }
 
+    /// The communicator, for calls that its owner makes.
+    pub(super) fn raw(&self) -> sys::ncclComm_t {
+        self.raw
+    }
+
+    /// Has `act` use the communicator, unless it is destroyed or aborted.
+    pub(super) fn while_alive(&self, act: impl FnOnce(&'static Library, sys::ncclComm_t)) {
+        let over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*over {
+            act(self.library, self.raw);
+        }
+    }
+
     fn destroy(&self) {
         let mut over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
         if !std::mem::replace(&mut *over, true) {
@@ -126,6 +139,11 @@ impl Comm {
         let result = unsafe { (self.library.table().ncclCommGetAsyncError)(self.handle.raw, &mut state) };
         self.library.check(result, "ncclCommGetAsyncError")?;
         self.library.check(state, "the collective")
+    }
+
+    /// The library that it is of.
+    pub(super) fn library(&self) -> &'static Library {
+        self.library
     }
 
     /// What another thread may abort.

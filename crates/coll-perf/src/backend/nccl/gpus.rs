@@ -2,6 +2,8 @@
 //! they have sent that way, and who else was at work on them.
 
 use linkproof_common::cuda::{Gpu, Monitor, Monitored};
+use linkproof_common::host::HostFiles;
+use linkproof_common::traffic::{self, PortTraffic};
 use serde::{Deserialize, Serialize};
 
 use super::Seat;
@@ -35,6 +37,18 @@ pub(crate) struct Told {
     pub(super) gpu: RankGpu,
     /// The ranks of the same machine, and whether NVLink reaches their GPUs.
     pub(super) reaches: Vec<(u32, bool)>,
+    /// What the ports of its machine have carried, if it is the first rank there.
+    pub(super) ports: Vec<HostPort>,
+}
+
+/// What a port of one of the machines has carried during the run, for whomever.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostPort {
+    /// The machine.
+    pub host: String,
+    /// The port and its counters.
+    #[serde(flatten)]
+    pub traffic: PortTraffic,
 }
 
 /// A rank's GPU from before the run to its end.
@@ -42,6 +56,8 @@ pub(super) struct Watch {
     told: Told,
     monitored: Option<Monitored>,
     sent_before: Option<u64>,
+    /// The machine and what its ports had carried before, where this rank tells of them.
+    ports_before: Option<(String, Vec<PortTraffic>)>,
 }
 
 impl Watch {
@@ -65,8 +81,16 @@ impl Watch {
                 nvlink_sent_bytes: None,
             },
             reaches: peers.filter_map(reach).collect(),
+            ports: Vec::new(),
         };
-        Self { told, monitored, sent_before: monitored.and_then(|it| it.nvlink_sent_bytes()) }
+        let first_here = seats.iter().position(here) == Some(rank as usize);
+        let own = seats.get(rank as usize).filter(|_| first_here);
+        Self {
+            told,
+            monitored,
+            sent_before: monitored.and_then(|it| it.nvlink_sent_bytes()),
+            ports_before: own.map(|seat| (seat.host.clone(), PortTraffic::read(&HostFiles::this_machine()))),
+        }
     }
 
     /// What there is to tell, now that the run is over.
@@ -75,6 +99,10 @@ impl Watch {
         let now = self.monitored.and_then(|it| it.nvlink_sent_bytes());
         told.gpu.nvlink_sent_bytes =
             now.zip(self.sent_before).and_then(|(now, before)| now.checked_sub(before));
+        if let Some((host, before)) = &self.ports_before {
+            let moved = traffic::since(before, PortTraffic::read(&HostFiles::this_machine()));
+            told.ports = moved.into_iter().map(|traffic| HostPort { host: host.clone(), traffic }).collect();
+        }
         told
     }
 }

@@ -43,11 +43,6 @@ pub enum Transport {
         /// Whether another rank of the host hands the bytes on, whose GPU is nearer to the adapter.
         by_proxy_rank: bool,
     },
-    /// Switches that reduce on the way.
-    CollNet {
-        /// NCCL's words.
-        words: String,
-    },
     /// Anything else.
     Other {
         /// NCCL's words.
@@ -64,7 +59,6 @@ impl Transport {
             Some("P2P") => Self::P2p { mapping: parts.next().unwrap_or_default().to_owned() },
             Some("SHM") => Self::Shm,
             Some("NET") => Self::net(parts).unwrap_or_else(|| Self::Other { words: words.to_owned() }),
-            Some("COLLNET") => Self::CollNet { words: words.to_owned() },
             _ => Self::Other { words: words.to_owned() },
         }
     }
@@ -91,7 +85,7 @@ impl Transport {
                 let proxy = if *by_proxy_rank { ", through another rank" } else { "" };
                 format!("NET/{network} device {device}{gdr}{proxy}")
             }
-            Self::CollNet { words } | Self::Other { words } => words.clone(),
+            Self::Other { words } => words.clone(),
         }
     }
 }
@@ -120,9 +114,16 @@ pub struct LogFacts {
     pub socket_interfaces: Option<String>,
     /// The GPU of each rank that this log is of.
     pub gpus: Vec<RankGpu>,
+    /// What reduces on the way instead of a GPU: [`NVLS`], or a network's switches in NCCL's words
+    /// (`COLLNET/SHARP/0/GDRDMA`).
+    #[serde(default)]
+    pub reducers: Vec<String>,
     /// The text of warnings.
     pub warnings: Vec<String>,
 }
+
+/// NVLink's switches, where they reduce: a path of its own, which no `Channel` line tells of.
+pub const NVLS: &str = "NVLS";
 
 /// A log may be of thousands of ranks and channels; what is beyond these is no longer evidence but noise.
 const MOST_CONNECTIONS: usize = 1 << 16;
@@ -150,6 +151,10 @@ impl LogFacts {
             self.ib_devices = devices.contains("[0]").then(|| devices.trim().to_owned());
         } else if let Some(interfaces) = message.strip_prefix("NET/Socket : Using ") {
             self.socket_interfaces = Some(interfaces.trim().to_owned());
+        } else if message.starts_with("NVLS comm ") {
+            push_new(&mut self.reducers, NVLS.to_owned(), MOST_WARNINGS);
+        } else if let Some(words) = collnet(message) {
+            push_new(&mut self.reducers, words.to_owned(), MOST_WARNINGS);
         } else if let Some(gpu) = rank_gpu(message) {
             push_new(&mut self.gpus, gpu, MOST_CONNECTIONS);
         }
@@ -160,6 +165,7 @@ impl LogFacts {
         other.connections.into_iter().for_each(|it| push_new(&mut self.connections, it, MOST_CONNECTIONS));
         other.networks.into_iter().for_each(|it| push_new(&mut self.networks, it, MOST_WARNINGS));
         other.gpus.into_iter().for_each(|it| push_new(&mut self.gpus, it, MOST_CONNECTIONS));
+        other.reducers.into_iter().for_each(|it| push_new(&mut self.reducers, it, MOST_WARNINGS));
         other.warnings.into_iter().for_each(|it| push_new(&mut self.warnings, it, MOST_WARNINGS));
         self.ib_devices = self.ib_devices.take().or(other.ib_devices);
         self.socket_interfaces = self.socket_interfaces.take().or(other.socket_interfaces);
@@ -192,6 +198,12 @@ fn connection(message: &str) -> Option<Connection> {
     })
 }
 
+/// `CollNet 00/0 : 3 [send] via COLLNET/SHARP/0/GDRDMA`: a rank to a switch, not to another.
+fn collnet(message: &str) -> Option<&str> {
+    let (_, words) = message.strip_prefix("CollNet ")?.split_once(" via ")?;
+    Some(words.trim())
+}
+
 /// `12[3]` or `12[3] [send]`.
 fn rank(end: &str) -> Option<u32> {
     end.trim().split_once('[')?.0.trim().parse().ok()
@@ -212,54 +224,5 @@ fn rank_gpu(message: &str) -> Option<RankGpu> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_shapes_of_several_releases() {
-        let of = |words: &str| Transport::parse(words);
-        let p2p = |mapping: &str| Transport::P2p { mapping: mapping.to_owned() };
-        let net = |network: &str, device: &str, gdr, by_proxy_rank| Transport::Net {
-            network: network.to_owned(),
-            device: device.to_owned(),
-            gdr,
-            by_proxy_rank,
-        };
-        assert_eq!(of("P2P/direct pointer"), p2p("direct pointer"));
-        assert_eq!(of("P2P/CUMEM/read"), p2p("CUMEM"));
-        assert_eq!(of("P2P/IPC"), p2p("IPC"));
-        assert_eq!(of("SHM/direct/direct"), Transport::Shm);
-        assert_eq!(of("NET/Socket/0"), net("Socket", "0", false, false));
-        assert_eq!(of("NET/Socket/0/Shared"), net("Socket", "0", false, false));
-        assert_eq!(of("NET/IB/3/GDRDMA"), net("IB", "3", true, false));
-        assert_eq!(of("NET/IB/0(4)/GDRDMA/Shared"), net("IB", "0", true, true));
-        assert_eq!(of("NET/AWS Libfabric/1/GDRDMA(PCI)"), net("AWS Libfabric", "1", true, false));
-        assert_eq!(of("teleport/0"), Transport::Other { words: "teleport/0".to_owned() });
-    }
-
-    #[test]
-    fn a_log_becomes_facts() {
-        let facts = LogFacts::parse(
-            "node1:91:117 [0] NCCL INFO NET/IB : No device found.\n\
-             node1:91:117 [0] NCCL INFO NET/Socket : Using [0]lo:127.0.0.1<0>\n\
-             node1:91:117 [0] NCCL INFO Using network Socket\n\
-             node1:91:130 [0] NCCL INFO Channel 00/0 : 1[0] -> 0[0] [receive] via NET/Socket/0\n\
-             node1:91:130 [0] NCCL INFO Channel 00/0 : 1[0] -> 0[0] [receive] via NET/Socket/0\n\
-             node1:91:130 [0] NCCL INFO Channel 01 : 0[3c0] -> 1[3d0] via SHM/direct\n\
-             \n\
-             [2026-11-29 10:00:00] node1:91:117 [0] init.cc:977 NCCL WARN Duplicate GPU detected\n\
-             node1:91:117 [0] NCCL INFO ncclCommInitRankConfig comm 0x5 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 3c0 \
-             commId 0xab - Init COMPLETE\n\
-             Channel without a prefix : 1[0] -> 0[0] via SHM\n",
-        );
-        assert_eq!(facts.networks, ["Socket"]);
-        let none = LogFacts::parse("h:1:2 [0] NCCL INFO NET/IB : Using [RO]; OOB eth0:192.0.2.2<0>\n");
-        assert_eq!(none.ib_devices, None);
-        assert_eq!(facts.socket_interfaces.as_deref(), Some("[0]lo:127.0.0.1<0>"));
-        assert_eq!(facts.ib_devices, None);
-        assert_eq!(facts.warnings, ["Duplicate GPU detected"]);
-        assert_eq!(facts.gpus, [RankGpu { rank: 0, cuda_device: 0, bus_id: "3c0".to_owned() }]);
-        let ends: Vec<_> = facts.connections.iter().map(|it| (it.from, it.to, it.channel)).collect();
-        assert_eq!(ends, [(1, 0, 0), (0, 1, 1)]);
-    }
-}
+#[path = "log_tests.rs"]
+mod tests;

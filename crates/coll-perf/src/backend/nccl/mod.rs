@@ -6,6 +6,7 @@ mod data;
 mod gpus;
 mod library;
 pub mod log;
+mod memory;
 mod timed;
 mod witness;
 
@@ -17,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use linkproof_common::cuda::{DeviceBuffer, Driver, Gpu, GpuContext, Stream};
+use linkproof_common::cuda::{Driver, Gpu, GpuContext, Stream};
 use linkproof_common::error::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
@@ -30,10 +31,11 @@ use crate::measure::IterationLog;
 use crate::redop::RedOp;
 use comm::{Buffers, Comm, Handle};
 use data::DataKernels;
-pub use gpus::RankGpu;
 pub(crate) use gpus::Told;
 use gpus::Watch;
+pub use gpus::{HostPort, RankGpu};
 use library::Library;
+use memory::Memory;
 
 /// What the options say of it.
 #[derive(Clone, Debug, Default)]
@@ -42,6 +44,10 @@ pub struct Choice {
     pub library: Option<PathBuf>,
     /// `--shared-gpu`.
     pub shared_gpu: bool,
+    /// `-G`; 0: no graph.
+    pub graph_launches: u32,
+    /// `-R`.
+    pub registered: bool,
 }
 
 /// Whether the library can be used here, as far as can be seen without a GPU.
@@ -70,7 +76,7 @@ pub fn prepare(rank: Option<u32>, shared_gpu: bool) -> Option<LogFile> {
 pub struct Nccl {
     rank: u32,
     n_ranks: u32,
-    shared_gpu: bool,
+    choice: Choice,
     library: &'static Library,
     gpu: Gpu,
     alarm: Alarm,
@@ -84,14 +90,6 @@ pub struct Nccl {
     comm: Comm,
     stream: Stream,
     context: Arc<GpuContext>,
-}
-
-/// The buffers of a rank: the input, and the result, which in place holds both.
-struct Memory {
-    send: DeviceBuffer,
-    recv: DeviceBuffer,
-    /// Where ranks that align meet.
-    meeting: DeviceBuffer,
 }
 
 /// A call made ready.
@@ -145,7 +143,7 @@ impl Nccl {
         Ok(Self {
             rank: group.rank(),
             n_ranks: group.n_ranks(),
-            shared_gpu: choice.shared_gpu,
+            choice: choice.clone(),
             library,
             gpu,
             alarm,
@@ -216,6 +214,11 @@ fn check_seats(group: &mut dyn Group, gpu: &Gpu, library: &Library, shared: bool
     };
     let blobs = group.all_gather(&serde_json::to_vec(&seat).unwrap_or_default())?;
     let seats: Vec<Seat> = blobs.iter().filter_map(|blob| serde_json::from_slice(blob).ok()).collect();
+    check_all(&seats, shared)?;
+    Ok(seats)
+}
+
+fn check_all(seats: &[Seat], shared: bool) -> Result<()> {
     let version = |seat: &Seat| seat.library.split(" (").next().unwrap_or_default().to_owned();
     for (rank, seat) in seats.iter().enumerate() {
         if let Some(first) =
@@ -232,17 +235,7 @@ fn check_seats(group: &mut dyn Group, gpu: &Gpu, library: &Library, shared: bool
             return Err(Error::new(ErrorKind::Usage, what).hint("have all ranks use one version: --nccl-lib"));
         }
     }
-    Ok(seats)
-}
-
-impl Memory {
-    fn new(context: &Arc<GpuContext>, send_bytes: u64, recv_bytes: u64) -> Result<Self> {
-        Ok(Self {
-            send: DeviceBuffer::new(context, send_bytes)?,
-            recv: DeviceBuffer::new(context, recv_bytes.max(send_bytes))?,
-            meeting: DeviceBuffer::new(context, 4)?,
-        })
-    }
+    Ok(())
 }
 
 impl Ready {
@@ -262,16 +255,15 @@ impl Ready {
 
 impl Backend for Nccl {
     fn carrier(&self) -> Carrier {
-        let shared = if self.shared_gpu {
-            "; several ranks share a GPU: no figure of this means anything"
-        } else {
-            ""
-        };
+        let words = |said: bool, words: &'static str| if said { words } else { "" };
+        let shared =
+            words(self.choice.shared_gpu, "; several ranks share a GPU: no figure of this means anything");
+        let registered = words(self.choice.registered, "; buffers that NCCL allocated, registered with it");
         Carrier {
             backend: "nccl".to_owned(),
             transport: "gpu".to_owned(),
             note: format!(
-                "{}, {}, CUDA {}{shared}",
+                "{}, {}, CUDA {}{registered}{shared}",
                 self.gpu.name,
                 self.library.describe(),
                 self.context.driver().cuda_version()
@@ -282,7 +274,8 @@ impl Backend for Nccl {
     fn reserve(&mut self, send_bytes: u64, recv_bytes: u64) -> Result<()> {
         self.context.bind()?;
         (self.ready, self.memory) = (None, None);
-        self.memory = Some(Memory::new(&self.context, send_bytes, recv_bytes)?);
+        let registrar = self.choice.registered.then_some(&self.comm);
+        self.memory = Some(Memory::new(&self.context, registrar, send_bytes, recv_bytes)?);
         Ok(())
     }
 
@@ -353,5 +346,39 @@ impl Nccl {
             Side::Send => memory.send.address() + offset,
             Side::Recv => memory.recv.address() + ready.recv_begin() + offset,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seat(host: &str, gpu: &str, library: &str) -> Seat {
+        Seat {
+            host: host.to_owned(),
+            gpu: format!("GPU-{gpu}"),
+            pci_address: "0000:17:00.0".to_owned(),
+            described: format!("GPU {gpu}"),
+            library: library.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_gpu_that_two_ranks_have_and_libraries_that_differ_are_named_with_their_ranks() {
+        const LIBRARY: &str = "NCCL 2.28.9 (/usr/lib/libnccl.so.2)";
+        let refusal = |seats: &[Seat]| check_all(seats, false).unwrap_err();
+        let good = [seat("a", "0", LIBRARY), seat("a", "1", LIBRARY), seat("b", "0", LIBRARY)];
+        assert_eq!(check_all(&good, false), Ok(()), "two machines may call their GPUs the same");
+        let twice = [seat("a", "0", LIBRARY), seat("b", "0", LIBRARY), seat("a", "0", LIBRARY)];
+        assert_eq!(refusal(&twice).what, "ranks 0 and 2 are on one GPU: GPU 0 of a");
+        assert_eq!((refusal(&twice).kind, check_all(&twice, true)), (ErrorKind::Usage, Ok(())));
+        let other = seat("b", "0", "NCCL 2.27.3 (/opt/sdk/lib/libnccl.so.2)");
+        let differs = refusal(&[seat("a", "0", LIBRARY), other]);
+        assert_eq!(
+            differs.what,
+            "rank 1 has NCCL 2.27.3 (/opt/sdk/lib/libnccl.so.2), and rank 0 NCCL 2.28.9 (/usr/lib/libnccl.so.2)"
+        );
+        let elsewhere = seat("b", "0", "NCCL 2.28.9 (/opt/sdk/lib/libnccl.so.2)");
+        assert_eq!(check_all(&[seat("a", "0", LIBRARY), elsewhere], false), Ok(()), "one version will do");
     }
 }

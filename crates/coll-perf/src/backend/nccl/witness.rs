@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use linkproof_common::error::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
-use super::gpus::{RankGpu, Told};
-use super::log::{LogFacts, Transport};
+use super::gpus::{HostPort, RankGpu, Told};
+use super::log::{LogFacts, NVLS, Transport};
 
 /// Has NCCL write its log to a file of this process, unless the user's own settings say otherwise. Before NCCL is loaded
 /// and before there are threads. Gives the file, with the process's number in its name.
@@ -121,9 +121,15 @@ pub struct Witness {
     /// The interfaces that it uses for sockets.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub socket_interfaces: Option<String>,
+    /// What reduces on the way instead of a GPU, in NCCL's words: `NVLS` for NVLink's switches.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub reducers: Vec<String>,
     /// Each rank's GPU, by the driver's word.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub gpus: Vec<RankGpu>,
+    /// What the ports of the machines have carried meanwhile, by their own counters.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub ports: Vec<HostPort>,
     #[serde(skip)]
     transports: BTreeMap<(u32, u32), Vec<Transport>>,
 }
@@ -199,6 +205,11 @@ impl Requirement {
         }
     }
 
+    /// Whether bytes that go through NVLink's switches would break the promise.
+    fn excludes_nvls(self) -> bool {
+        matches!(self, Self::NoP2p | Self::Shm | Self::SocketOnly)
+    }
+
     fn reach(self) -> Reach {
         match self {
             Self::Ib | Self::IbGdr | Self::IbHost | Self::Socket => Reach::BetweenHosts,
@@ -239,6 +250,7 @@ impl Witness {
             networks: all.networks,
             ib_devices: all.ib_devices,
             socket_interfaces: all.socket_interfaces,
+            reducers: all.reducers,
             ..Self::default()
         };
         for ((from, to), channels) in channels {
@@ -273,7 +285,10 @@ impl Witness {
             let reach = sender.and_then(|told| told.reaches.iter().find(|(peer, _)| *peer == edge.to));
             edge.link = reach.map(|(_, nvlink)| if *nvlink { GpuLink::NVLink } else { GpuLink::PCIe });
         }
-        self.gpus = told.into_iter().map(|told| told.gpu).collect();
+        for Told { gpu, ports, .. } in told {
+            self.gpus.push(gpu);
+            self.ports.extend(ports);
+        }
         self
     }
 
@@ -296,6 +311,10 @@ impl Witness {
                 "the transport is not proven to be {name}: NCCL's log names no connection"
             ))
             .hint("unset NCCL_DEBUG_FILE and NCCL_DEBUG_SUBSYS, so that the log can be read"));
+        }
+        if self.reducers.iter().any(|it| it == NVLS) && requirement.excludes_nvls() {
+            let what = format!("NVLink's switches reduce on the way (NVLS), which is not {name}");
+            return Err(failed(what).hint("set NCCL_NVLS_ENABLE=0, and only the edges are left"));
         }
         let reach = requirement.reach().among(hosts);
         let edges: Vec<_> =
@@ -422,6 +441,30 @@ mod tests {
         assert_eq!(met_by(Requirement::IbHost), [0, 0, 0, 1, 0]);
     }
 
+    #[test]
+    fn a_plugins_network_is_neither_ib_nor_socket_and_is_named() {
+        let witness = witness(&["0 : 0[0] -> 1[1] [send] via NET/AWS Libfabric/1/GDRDMA(PCI)"]);
+        for requirement in [Requirement::Socket, Requirement::Ib] {
+            let refusal = witness.meets(requirement, &one_host(2)).unwrap_err();
+            assert_eq!(refusal.facts[0].value, "0->1 NET/AWS Libfabric device 1, GDRDMA");
+        }
+    }
+
+    #[test]
+    fn switches_that_reduce_are_no_edge_and_break_what_is_promised_of_all_bytes() {
+        let log = "h:1:2 [0] NCCL INFO Channel 0 : 0[0] -> 1[1] via SHM/direct\n\
+                   h:1:2 [0] NCCL INFO NVLS comm 0x7f headRank 0 nHeads 2 nvlsRanks 2 buffSize 1 nvlsPerRankSize 1\n\
+                   h:1:2 [0] NCCL INFO CollNet 00/0 : 0 [send] via COLLNET/SHARP/0/GDRDMA\n\
+                   h:1:2 [0] NCCL INFO CollNet 01/0 : 0 [receive] via COLLNET/SHARP/0/GDRDMA\n";
+        let witness = Witness::of([LogFacts::parse(log)]);
+        assert_eq!(witness.reducers, [NVLS, "COLLNET/SHARP/0/GDRDMA"]);
+        assert_eq!(witness.edges.len(), 1);
+        let refusal = witness.meets(Requirement::Shm, &one_host(2)).unwrap_err();
+        assert_eq!(refusal.what, "NVLink's switches reduce on the way (NVLS), which is not shm");
+        let without = log.lines().filter(|line| !line.contains("NVLS")).collect::<Vec<_>>().join("\n");
+        assert!(Witness::of([LogFacts::parse(&without)]).meets(Requirement::Shm, &one_host(2)).is_ok());
+    }
+
     fn told(rank: u32, reaches: &[(u32, bool)]) -> Told {
         let gpu = RankGpu {
             rank,
@@ -432,7 +475,7 @@ mod tests {
             nvlinks: Some(18),
             nvlink_sent_bytes: Some(1024),
         };
-        Told { gpu, reaches: reaches.to_vec() }
+        Told { gpu, reaches: reaches.to_vec(), ports: Vec::new() }
     }
 
     #[test]
