@@ -13,6 +13,7 @@ mod limits;
 mod matrix;
 mod measuring;
 mod pace;
+mod perftest;
 mod queue_options;
 mod threads;
 mod verbs_facts;

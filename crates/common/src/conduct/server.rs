@@ -117,21 +117,21 @@ fn serve_client<T: Tool>(
 ) -> (ExitStatus, bool) {
     let mut document = Document::begin(T::NAME, T::VERSION);
     let Client { mut channel, from, greeting } = client;
+    let explained = |error| explain(error, &HostFiles::this_machine());
     let hosts = match greeting {
         Greeting::Linkproof(hosts) => hosts,
         Greeting::Perftest(version) => {
             let mut channel = PerftestChannel::new(channel, version, Role::Server);
             let served =
                 perftest::serve(tool, &mut channel, ends, server, plan.clone(), &mut document, output);
-            let own_wish = served.as_ref().is_err_and(|error| error.kind == ErrorKind::Interrupted);
-            let told = |error| explain(error, &HostFiles::this_machine()).fact("client", show_address(from));
-            document.conclude(served.err().map(told));
+            let failure = served.map_err(explained).err();
+            let own_wish = failure.as_ref().is_some_and(|error| error.kind == ErrorKind::Interrupted);
+            document.conclude(failure.map(|error| error.fact("client", show_address(from))));
             return (output.show(&document), !own_wish);
         }
     };
     // Before the client is told: it shows what explains the failure here.
-    let result = converse(tool, ends, server, &mut channel, hosts, &mut document)
-        .map_err(|error| explain(error, &HostFiles::this_machine()));
+    let result = converse(tool, ends, server, &mut channel, hosts, &mut document).map_err(explained);
     match tell_peer(&mut channel, result) {
         Ok(result) => (output.show(&result), true),
         Err(error) => {

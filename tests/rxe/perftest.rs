@@ -1,0 +1,111 @@
+//! Our tools and perftest's own, in either role, over real verbs. Both ends are in one VM: between the two the emulator has
+//! most of the time, and perftest measures its processor's clock again and again.
+
+use linkproof_tests::lab::{Lab, Outcome, Running, User, Vm};
+use serde_json::Value;
+
+use crate::port;
+
+/// Waits until somebody listens there, without connecting, which perftest would take for its client.
+const LISTENS: &str = "until ss -Hltn sport = :$0 | grep -q .; do sleep 0.1; done";
+
+fn words<'a>(program: &[&'a str], options: &'a str) -> Vec<&'a str> {
+    program.iter().copied().chain(options.split_whitespace()).collect()
+}
+
+fn perftests_server(lab: &Lab, program: &str, port: &str, options: &str) -> Running {
+    let server = lab.start(Vm::A, User::Root, &words(&[program, "-d", "rxe0", "-F", "-p", port], options));
+    lab.run(Vm::A, &["sh", "-ec", LISTENS, port]).expect_status(0);
+    server
+}
+
+fn perftests_client(lab: &Lab, program: &str, port: &str, options: &str) -> Outcome {
+    lab.run(Vm::A, &words(&[program, "-d", "rxe0", "-F", "-p", port, "10.77.0.1"], options))
+}
+
+fn our_client(lab: &Lab, tool: &str, port: &str, options: &str) -> Outcome {
+    lab.run(Vm::A, &words(&[tool, "-d", "rxe0", "--json", "-p", port, "10.77.0.1"], options))
+}
+
+fn our_server(lab: &Lab, tool: &str, port: &str, options: &str) -> Running {
+    lab.server(Vm::A, User::Root, &words(&[tool, "-d", "rxe0", "--json", "-p", port], options))
+}
+
+/// The numbers of the last line of perftest's table.
+fn numbers(outcome: &Outcome) -> Vec<f64> {
+    let line =
+        outcome.stdout.lines().rev().find(|line| line.trim_start().starts_with(|c: char| c.is_ascii_digit()));
+    let line = line.unwrap_or_else(|| panic!("no table\n{}", outcome.show()));
+    line.split_whitespace().map_while(|word| word.parse().ok()).collect()
+}
+
+/// Size, count and, for bandwidth, the average are the same on both ends.
+fn agree(outcome: &Outcome, document: &Value) {
+    linkproof_tests::schema::validate(document);
+    let (theirs, row) = (numbers(outcome), document["results"].as_array().unwrap().last().unwrap());
+    let of = |name: &str| row[name].as_f64().unwrap_or_else(|| panic!("no {name}: {row}"));
+    assert_eq!((theirs[0], theirs[1]), (of("size_bytes"), of("iterations")));
+    if row.get("bw_average_mib_per_sec").is_some() {
+        assert!((theirs[3] / of("bw_average_mib_per_sec") - 1.0).abs() < 0.02, "{theirs:?}: {row}");
+    }
+    assert_eq!(document["peer"]["version"], "6.06");
+}
+
+#[test]
+fn our_clients_measure_against_perftests_servers() {
+    let Some(lab) = Lab::get("our_clients_measure_against_perftests_servers") else { return };
+    let runs = [
+        ("write-bw", "-n 100", ""),
+        ("write-bw", "-s 1M -n 20", "-s 1048576"),
+        ("write-bw", "-a -n 5 --rounds 1", "-a"),
+        ("write-bw", "-b -q 4 -n 50", "-b -q 4 -n 50"),
+        ("write-lat", "-s 8 -n 200", "-s 8 -n 200"),
+    ];
+    for (tool, ours, theirs) in runs {
+        let (port, program) = (port(), format!("ib_{}", tool.replace('-', "_")));
+        let server = perftests_server(lab, &program, &port, theirs);
+        let document = our_client(lab, tool, &port, ours).expect_status(0).json();
+        agree(&server.finish().expect_status(0), &document);
+    }
+}
+
+#[test]
+fn our_servers_serve_perftests_clients_and_then_ours() {
+    let Some(lab) = Lab::get("our_servers_serve_perftests_clients_and_then_ours") else { return };
+    let served: [(&str, &str, &[&str]); 3] = [
+        ("write-bw", "", &["-n 200", "-s 1048576 -n 20", "-a -n 5", "-q 4 -n 50", "-D 2"]),
+        ("write-bw", "--peer-protocol perftest -b -n 50", &["-b -n 50"]),
+        ("write-lat", "--peer-protocol perftest -s 8 -n 200", &["-s 8 -n 200"]),
+    ];
+    for (tool, ours, clients) in served {
+        let (port, program) = (port(), format!("ib_{}", tool.replace('-', "_")));
+        let mut server = our_server(lab, tool, &port, ours);
+        for (nth, options) in (1..).zip(clients) {
+            let client = perftests_client(lab, &program, &port, options).expect_status(0);
+            let documents = server.await_documents(nth, linkproof_tests::lab::PROGRAM_LIMIT);
+            agree(&client, &documents[nth - 1]);
+        }
+        our_client(lab, tool, &port, "-n 20").expect_status(0);
+    }
+}
+
+#[test]
+fn options_that_differ_from_perftests_are_told() {
+    let Some(lab) = Lab::get("options_that_differ_from_perftests_are_told") else { return };
+    let cases = [
+        ("-q 4 -n 50", "", "does not have 4 queue pairs"),
+        ("-s 1M -n 5", "-s 4096", "must match on the other end"),
+        ("-b -n 50", "", "it has not measured"),
+        ("-n 50", "-b -n 50", "must match on the other end"),
+    ];
+    for (ours, theirs, told) in cases {
+        let port = port();
+        let _server = perftests_server(lab, "ib_write_bw", &port, theirs);
+        our_client(lab, "write-bw", &port, ours).expect_status(4).expect_stderr(&[told]);
+    }
+    // An IPv6 address here, an IPv4 address there.
+    let port = port();
+    let _server = perftests_server(lab, "ib_write_bw", &port, "-x 1");
+    let families = our_client(lab, "write-bw", &port, "-n 20 -x 0").expect_status(4);
+    families.expect_stderr(&["they cannot talk to each other"]);
+}
