@@ -103,6 +103,26 @@ fn a_recorded_log_of_2_28_3() {
     assert!(facts.warnings.is_empty() && facts.reducers.is_empty());
 }
 
+/// Recorded on two GPUs: what ranks of two processes, the same without peer access, and two threads of one process write.
+/// Lines without a path, a network or a rank are left out.
+#[test]
+fn recorded_logs_of_one_host_name_both_transports() {
+    let edges = |log: &str| {
+        let facts = LogFacts::parse(log);
+        assert!(facts.reducers.is_empty() && facts.ib_devices.is_none());
+        let mut edges: Vec<_> =
+            facts.connections.into_iter().map(|it| (it.from, it.to, it.transport)).collect();
+        edges.sort();
+        edges.dedup();
+        edges
+    };
+    let cumem = edges(include_str!("logs/2.28.3-p2p-rank-0.log"));
+    assert_eq!(cumem, [(0, 1, p2p("CUMEM"))]);
+    assert_eq!(edges(include_str!("logs/2.28.3-shm-rank-0.log")), [(0, 1, Transport::Shm)]);
+    let direct = p2p("direct pointer");
+    assert_eq!(edges(include_str!("logs/2.28.3-threads.log")), [(0, 1, direct.clone()), (1, 0, direct)]);
+}
+
 #[test]
 fn adapters_are_named_where_there_are_any() {
     let of = |words: &str| LogFacts::parse(&info(words)).ib_devices;
