@@ -60,7 +60,9 @@ fn our_clients_measure_against_perftests_servers() {
         ("write-bw", "-s 1M -n 20", "-s 1048576"),
         ("write-bw", "-a -n 5 --rounds 1", "-a"),
         ("write-bw", "-b -q 4 -n 50", "-b -q 4 -n 50"),
+        ("write-lat", "", ""),
         ("write-lat", "-s 8 -n 200", "-s 8 -n 200"),
+        ("write-lat", "-a -n 10 --rounds 1 --warmup 0", "-a -n 10"),
     ];
     for (tool, ours, theirs) in runs {
         let (port, program) = (port(), format!("ib_{}", tool.replace('-', "_")));
@@ -73,10 +75,12 @@ fn our_clients_measure_against_perftests_servers() {
 #[test]
 fn our_servers_serve_perftests_clients_and_then_ours() {
     let Some(lab) = Lab::get("our_servers_serve_perftests_clients_and_then_ours") else { return };
-    let served: [(&str, &str, &[&str]); 3] = [
+    let served: [(&str, &str, &[&str]); 5] = [
         ("write-bw", "", &["-n 200", "-s 1048576 -n 20", "-a -n 5", "-q 4 -n 50", "-D 2"]),
         ("write-bw", "--peer-protocol perftest -b -n 50", &["-b -n 50"]),
+        ("write-lat", "", &[""]),
         ("write-lat", "--peer-protocol perftest -s 8 -n 200", &["-s 8 -n 200"]),
+        ("write-lat", "--peer-protocol perftest -a -n 10 --rounds 1 --warmup 0", &["-a -n 10"]),
     ];
     for (tool, ours, clients) in served {
         let (port, program) = (port(), format!("ib_{}", tool.replace('-', "_")));
