@@ -114,3 +114,18 @@ fn options_that_differ_from_perftests_are_told() {
     let families = our_client(lab, "write-bw", &port, "-n 20 -x 0").expect_status(4);
     families.expect_stderr(&["they cannot talk to each other"]);
 }
+
+/// With -D perftest says that it is through while writes are on their way: between hosts they arrive after that.
+#[test]
+fn a_client_by_time_on_another_host_is_not_taken_for_one_of_both_directions() {
+    let Some(lab) = Lab::get("a_client_by_time_on_another_host_is_not_taken_for_one_of_both_directions")
+    else {
+        return;
+    };
+    let port = port();
+    let mut server = our_server(lab, "write-bw", &port, "");
+    let client =
+        lab.run(Vm::B, &words(&["ib_write_bw", "-d", "rxe0", "-F", "-p", &port, "10.77.0.1"], "-D 2"));
+    let documents = server.await_documents(1, linkproof_tests::lab::PROGRAM_LIMIT);
+    agree(&client.expect_status(0), &documents[0]);
+}

@@ -81,13 +81,19 @@ fn take(channel: &mut PerftestChannel, local: &LocalEnd, plan: Plan, document: &
     note(document, &session);
     let mut pulse = Pulse { session: &session, mark: 0 };
     session.observer().begin_round();
-    channel.hear_key_while(PEER_SILENCE_LIMIT, || pulse.beats())?;
+    let mut has_written = false;
+    channel.hear_key_while(PEER_SILENCE_LIMIT, || {
+        let beats = pulse.beats();
+        has_written |= beats;
+        beats
+    })?;
     session.observer().end_round();
-    // From here on an end that has written all is silent; one that also waits to be written to begins only now.
-    pulse.beats();
+    // An end that also waits to be written to begins only now. One that has written may still do so: with -D it leaves what
+    // is outstanding behind when its time is over, and a slow path brings that later.
+    has_written |= pulse.beats();
     channel.answer_meeting()?;
     let report = channel.swap_report(&Report::default())?;
-    if pulse.beats() {
+    if pulse.beats() && !has_written {
         return Err(Error::new(
             ErrorKind::PerftestPeer,
             "the client measures in both directions, and this end does not know what to write",
