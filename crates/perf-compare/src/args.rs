@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
-use linkproof_common::args::help::Example;
+use linkproof_common::args::help::{Example, long_help};
 
 use crate::arm::Sequence;
 use crate::baseline::parse_name;
@@ -17,7 +17,7 @@ use crate::steps::Kind;
 /// `*` and `?` in it name several runs of one arm (quote it: the arm needs the pattern, not the shell). The first arm
 /// is what the others are compared with.
 #[derive(Parser, Clone, Debug)]
-#[command(name = "perf-compare", version, args_conflicts_with_subcommands = true, disable_help_subcommand = true, after_help = "--help shows examples, the method and the exit statuses", after_long_help = after_long_help())]
+#[command(name = "perf-compare", version, args_conflicts_with_subcommands = true, disable_help_subcommand = true, after_help = "--help shows examples, the method and the exit statuses", after_long_help = long_help(EXAMPLES, &[METHOD, EXIT_STATUSES]))]
 pub struct Args {
     /// Something else than a comparison of results.
     #[command(subcommand)]
@@ -330,12 +330,6 @@ const EXIT_STATUSES: &str = "Exit status:
      worse than a baseline, or a member of a fleet worse than the rest
   2  the command line, a file that can't be read, or results that are not comparable
   3  this machine: the output could not be written";
-
-fn after_long_help() -> String {
-    let shown = |example: &Example| format!("  {}:\n      {}", example.what, example.line);
-    let examples: Vec<_> = EXAMPLES.iter().map(shown).collect();
-    format!("Examples:\n{}\n\n{METHOD}\n\n{EXIT_STATUSES}", examples.join("\n"))
-}
 
 #[cfg(test)]
 mod tests {

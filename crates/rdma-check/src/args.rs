@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use linkproof_common::args::help::Example;
+use linkproof_common::args::help::{Example, long_help};
 use linkproof_common::args::parse_seconds;
 
 use crate::View;
@@ -15,7 +15,7 @@ use crate::View;
 /// slows it, and what is good: worst first, each with what was seen, what it does, and what to do. Reads only, and needs
 /// no privilege; what it can't see it says.
 #[derive(Parser, Clone, Debug)]
-#[command(name = "rdma-check", version, disable_help_subcommand = true, after_help = "--help shows examples and the exit statuses", after_long_help = after_long_help())]
+#[command(name = "rdma-check", version, disable_help_subcommand = true, after_help = "--help shows examples and the exit statuses", after_long_help = long_help(EXAMPLES, MORE))]
 pub struct Args {
     /// A part of the picture; without it, all.
     #[command(subcommand)]
@@ -114,20 +114,15 @@ const EXAMPLES: &[Example] = &[
     Example { what: "A node that somebody has recorded", line: "rdma-check --root ./node-a" },
 ];
 
-fn after_long_help() -> String {
-    let shown = |example: &Example| format!("  {}:\n      {}", example.what, example.line);
-    let examples: Vec<String> = EXAMPLES.iter().map(shown).collect();
-    format!(
-        "Examples:\n{}\n\n\
-         Exit status:\n  \
-           0  fit, perhaps with warnings\n  \
-           1  warnings, with --strict\n  \
-           2  the command line was not understood\n  \
-           3  not fit: something stops every run\n\n\
-         Codes and what to do about them: docs/troubleshooting.md",
-        examples.join("\n")
-    )
-}
+/// What follows the examples.
+const MORE: &[&str] = &[
+    "Exit status:
+  0  fit, perhaps with warnings
+  1  warnings, with --strict
+  2  the command line was not understood
+  3  not fit: something stops every run",
+    "Codes and what to do about them: docs/troubleshooting.md",
+];
 
 #[cfg(test)]
 mod tests {
