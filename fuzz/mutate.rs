@@ -1,4 +1,5 @@
-// Mutations of a corpus, the same in each run: what the tests on the stable toolchain go by.
+// A corpus and its mutations, the same in each run: what the tests on the stable toolchain go by. They stand two folders
+// below the root, as crates do.
 
 /// Numbers without pattern, the same in each run (splitmix64).
 pub struct Random(pub u64);
@@ -38,7 +39,7 @@ const TOKENS: [&str; 14] = [
 ];
 
 /// `file` with a few edits, some of them pieces of `other`.
-pub fn mutated(file: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
+fn mutated(file: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
     let mut bytes = file.to_vec();
     for _ in 0..=random.below(4) {
         let at = random.below(bytes.len() + 1);
@@ -58,4 +59,30 @@ pub fn mutated(file: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
         bytes[..4].copy_from_slice(&length.to_be_bytes());
     }
     bytes
+}
+
+/// A number that the environment may set.
+pub fn number_from(variable: &str, otherwise: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+}
+
+/// The committed files of a target.
+pub fn corpus(name: &str) -> Vec<Vec<u8>> {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(name);
+    let entries = folder.read_dir().expect("the corpus is committed").flatten();
+    let mut paths: Vec<_> = entries.map(|entry| entry.path()).collect();
+    // The order of a folder is not the same everywhere.
+    paths.sort();
+    paths.iter().map(|path| std::fs::read(path).expect("it can be read")).collect()
+}
+
+/// Has `try_one` take each of `files`, and so many mutations of each.
+pub fn each_mutated(files: &[Vec<u8>], mutations: u64, random: &mut Random, try_one: impl Fn(&[u8])) {
+    files.iter().for_each(|file| try_one(file));
+    for file in files {
+        for _ in 0..mutations {
+            let other = &files[random.below(files.len())];
+            try_one(&mutated(file, other, random));
+        }
+    }
 }

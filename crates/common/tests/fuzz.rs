@@ -13,7 +13,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use mutate::{Random, mutated};
+use mutate::{Random, corpus, each_mutated, number_from};
 
 /// Mutations of each file: a few seconds for all of them, unoptimised.
 const MUTATIONS: u64 = 2000;
@@ -60,19 +60,6 @@ fn try_one(name: &str, target: Target, input: &[u8]) {
     assert!(taken <= PER_BYTE * input.len() + SLACK, "{name} takes {taken} bytes for \"{shown}\"");
 }
 
-fn number_from(variable: &str, otherwise: u64) -> u64 {
-    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
-}
-
-fn corpus(name: &str) -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(name);
-    let entries = folder.read_dir().expect("the corpus is committed").flatten();
-    let mut paths: Vec<_> = entries.map(|entry| entry.path()).collect();
-    // The order of a folder is not the same everywhere.
-    paths.sort();
-    paths.iter().map(|path| std::fs::read(path).expect("it can be read")).collect()
-}
-
 /// The messages of the corpus can be read, with the fields that they have today: else the fuzzer would start from
 /// nonsense.
 fn has_messages() {
@@ -107,15 +94,9 @@ fn no_input_makes_a_parser_panic_or_take_memory_out_of_proportion() {
     for (name, target) in all {
         let files = corpus(name);
         assert!(files.len() > 10, "the corpus of {name} is there");
-        files.iter().for_each(|file| try_one(name, target, file));
         // Two bytes a value, as far as a frame of a stranger may go.
         let dense = [&(128_u32 << 10).to_be_bytes()[..], b"{\"a\":[", &b"0,".repeat(65_532), b"0]}"].concat();
         try_one(name, target, &dense);
-        for file in &files {
-            for _ in 0..mutations {
-                let other = &files[random.below(files.len())];
-                try_one(name, target, &mutated(file, other, &mut random));
-            }
-        }
+        each_mutated(&files, mutations, &mut random, |input| try_one(name, target, input));
     }
 }
