@@ -32,6 +32,22 @@ impl Arm {
         self
     }
 
+    /// The value that it gives the option `name`, written `--name value` or `--name=value`.
+    pub fn value_of(&self, name: &str) -> Option<&str> {
+        let joined = self.options.iter().find_map(|option| option.strip_prefix(name)?.strip_prefix('='));
+        let apart = || self.options.windows(2).find(|pair| pair[0] == name).map(|pair| pair[1].as_str());
+        joined.or_else(apart)
+    }
+
+    /// The same with what the command line gives the option `name`, unless it gives it a value of its own.
+    #[must_use]
+    pub fn unless_its_own(self, name: &str, value: Option<&str>) -> Self {
+        match value.filter(|_| self.value_of(name).is_none()) {
+            Some(value) => self.with(&[name, value]),
+            None => self,
+        }
+    }
+
     /// What it sets, in words.
     pub fn describe(&self) -> String {
         let variables = self.environment.iter().map(|(variable, value)| format!("{variable}={value}"));
@@ -138,6 +154,10 @@ mod tests {
         let arms = arms(&["default", "wide:-q 8  --tx-depth=64"]).unwrap();
         assert_eq!(arms[1].options, ["-q", "8", "--tx-depth=64"]);
         assert_eq!(arms[1].describe(), "-q 8 --tx-depth=64");
+        assert_eq!(arms[1].value_of("-q"), Some("8"));
+        let (depth, name) = (Some("16"), "--tx-depth");
+        assert_eq!(arms[1].clone().unless_its_own(name, depth).value_of(name), Some("64"));
+        assert_eq!(arms[0].clone().unless_its_own(name, depth).options, [name, "16"]);
     }
 
     #[test]

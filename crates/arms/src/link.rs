@@ -4,8 +4,10 @@
 use std::ffi::OsString;
 
 use clap::Args;
-use linkproof_common::args::OutputArgs;
+use linkproof_common::args::{OutputArgs, PeerArgs};
+use linkproof_common::conduct;
 use linkproof_common::error::{Error, ErrorKind, ExitStatus, Result};
+use linkproof_common::plan::Transport;
 use linkproof_common::report::{JsonTarget, timestamp};
 use serde_json::Value;
 
@@ -26,49 +28,39 @@ pub struct ArmArgs {
     pub arm: Vec<String>,
 }
 
-/// What a tool's command line says of the arms.
-#[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
-    /// The tool.
-    pub tool: &'a str,
-    /// Its version.
-    pub version: &'a str,
-    /// What `--arm` says.
-    pub arms: &'a ArmArgs,
-    /// `--rounds`, if it was given.
-    pub rounds: Option<u32>,
-    /// `--transport`, as it was given.
-    pub transport: Option<&'a str>,
-    /// Whether this end is the client.
-    pub is_client: bool,
-    /// How the result is shown.
-    pub output: &'a OutputArgs,
-}
+/// The option by which arms differ most.
+const TRANSPORT: &str = "--transport";
 
 /// Options that a run does not have from the command line: they are about the arms, or an arm may have its own.
-const NOT_PASSED_ON: [&str; 3] = ["--arm", "--rounds", "--transport"];
+const NOT_PASSED_ON: [&str; 3] = ["--arm", "--rounds", TRANSPORT];
 
 /// What an arm over TCP has no use for, and would be told so.
 const SOFT_DEVICE: &str = "--soft-device";
 
-/// Runs the arms and shows what came of them.
-pub fn run(wanted: &Wanted<'_>) -> ExitStatus {
+/// Runs the arms of the tool `T` and shows what came of them; `rounds` as given.
+pub fn run<T: conduct::Tool>(
+    arms: &ArmArgs,
+    peer: &PeerArgs,
+    output: &OutputArgs,
+    rounds: Option<u32>,
+) -> ExitStatus {
     let started = timestamp();
-    let rounds = wanted.rounds.unwrap_or(crate::ROUNDS);
-    let argv: Vec<OsString> = std::env::args_os().collect();
-    let (arms, ended) = tried(wanted, &argv, rounds).unwrap_or_else(|error| (Vec::new(), Err(error)));
-    let report = Report::of(wanted.tool, wanted.version, rounds, started, arms, ended);
-    show(&report, JsonTarget::from_option(wanted.output.json.as_ref()).as_ref(), wanted.output.verbose)
+    let rounds = rounds.unwrap_or(crate::ROUNDS);
+    let (arms, ended) = tried(T::NAME, arms, peer, rounds).unwrap_or_else(|error| (Vec::new(), Err(error)));
+    let report = Report::of(T::NAME, T::VERSION, rounds, started, arms, ended);
+    show(&report, JsonTarget::from_option(output.json.as_ref()).as_ref(), output.verbose)
 }
 
-fn tried(wanted: &Wanted<'_>, argv: &[OsString], rounds: u32) -> Result<(Vec<Tried>, Result<()>)> {
-    if !wanted.is_client {
+fn tried(name: &str, args: &ArmArgs, peer: &PeerArgs, rounds: u32) -> Result<(Vec<Tried>, Result<()>)> {
+    if peer.host.is_none() {
         return Err(Error::new(ErrorKind::Usage, "--arm is for the client, and no host is named")
-            .hint(format!("start the server as ever; then {} HOST --arm tcp --arm rdma", wanted.tool)));
+            .hint(format!("start the server as ever; then {name} HOST --arm tcp --arm rdma")));
     }
-    let (line, soft) = Line::without(argv, &NOT_PASSED_ON).without_flag(SOFT_DEVICE);
-    let with_options = |arm| on_its_device(over(arm, wanted.transport), soft);
-    let arms: Vec<Arm> = parse(&wanted.arms.arm, &known())?.into_iter().map(with_options).collect();
+    let argv: Vec<OsString> = std::env::args_os().collect();
+    let (line, soft) = Line::without(&argv, &NOT_PASSED_ON).without_flag(SOFT_DEVICE);
+    let transport = peer.transport.map(Transport::name);
+    let with_options = |arm: Arm| on_its_device(arm.unless_its_own(TRANSPORT, transport), soft);
+    let arms: Vec<Arm> = parse(&args.arm, &known())?.into_iter().map(with_options).collect();
     let program = this_program()?;
     let tool = Tool { program: &program, line, prove };
     Ok(run_all(&tool, &arms, rounds, &mut Alone, &mut Terminal::default()))
@@ -76,24 +68,13 @@ fn tried(wanted: &Wanted<'_>, argv: &[OsString], rounds: u32) -> Result<(Vec<Tri
 
 /// What `--arm` takes by name.
 fn known() -> [Arm; 3] {
-    let arm = |name: &str| Arm::setting(name, &[]).with(&["--transport", name]);
+    let arm = |name: &str| Arm::setting(name, &[]).with(&[TRANSPORT, name]);
     [Arm::setting("default", &[]), arm("rdma"), arm("tcp")]
-}
-
-/// `arm` over the command line's `transport`, unless it has its own.
-fn over(arm: Arm, transport: Option<&str>) -> Arm {
-    let own = arm.options.iter().any(|option| option.starts_with("--transport"));
-    match transport.filter(|_| !own) {
-        Some(transport) => arm.with(&["--transport", transport]),
-        None => arm,
-    }
 }
 
 /// `arm` on the device in software, where the command line asks for it and the arm uses one.
 fn on_its_device(arm: Arm, soft: bool) -> Arm {
-    let tcp = arm.options.windows(2).any(|pair| pair == ["--transport", "tcp"])
-        || arm.options.iter().any(|option| option == "--transport=tcp");
-    if soft && !tcp { arm.with(&[SOFT_DEVICE]) } else { arm }
+    if soft && arm.value_of(TRANSPORT) != Some("tcp") { arm.with(&[SOFT_DEVICE]) } else { arm }
 }
 
 /// What carried the bytes of a run, from its document: each completed write is the adapter's word for it.
@@ -149,7 +130,7 @@ mod tests {
 
     #[test]
     fn an_arm_has_the_command_lines_transport_unless_it_has_its_own() {
-        let options = |arm: &Arm| over(arm.clone(), Some("tcp")).options.join(" ");
+        let options = |arm: &Arm| arm.clone().unless_its_own(TRANSPORT, Some("tcp")).options.join(" ");
         assert_eq!(
             known().each_ref().map(options),
             ["--transport tcp", "--transport rdma", "--transport tcp"]

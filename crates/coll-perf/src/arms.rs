@@ -96,18 +96,10 @@ fn known(gpu: bool, launched: bool) -> Vec<Arm> {
 }
 
 /// `arm`, and what the command line says of all arms that don't say otherwise.
-fn with_options_of(args: &Args, mut arm: Arm) -> Arm {
+fn with_options_of(args: &Args, arm: Arm) -> Arm {
     let transport = args.transport.and_then(|it| clap::ValueEnum::to_possible_value(&it));
-    let given = [
-        ("--require-transport", args.require_transport.map(|it| it.name().to_owned())),
-        ("--transport", transport.map(|it| it.get_name().to_owned())),
-    ];
-    for (option, value) in given {
-        if let Some(value) = value.filter(|_| !arm.options.iter().any(|it| it == option)) {
-            arm = arm.with(&[option, &value]);
-        }
-    }
-    arm
+    arm.unless_its_own("--require-transport", args.require_transport.map(Requirement::name))
+        .unless_its_own("--transport", transport.as_ref().map(|it| it.get_name()))
 }
 
 /// What carried the bytes of a run, from its document.

@@ -14,7 +14,6 @@ mod write;
 
 use std::process::ExitCode;
 
-use linkproof_arms::link::Wanted;
 use linkproof_common::args::{Parsed, TransferArgs, given_of};
 use linkproof_common::conduct::{self, Tool, client, server};
 use linkproof_common::error::ExitStatus;
@@ -32,7 +31,8 @@ fn run(parsed: &Parsed<Args>) -> ExitStatus {
     let args = &parsed.args;
     let ends = args.ends();
     if !args.arms.arm.is_empty() {
-        return arms(parsed);
+        let rounds = parsed.given.iter().any(|given| given == "rounds").then_some(args.transfer.rounds);
+        return linkproof_arms::link::run::<WriteBw>(&args.arms, &args.peer, &args.output, rounds);
     }
     let mut tool = WriteBw::default();
     let plan = args.transfer.plan(WriteBw::NAME, ends.transport());
@@ -43,19 +43,4 @@ fn run(parsed: &Parsed<Args>) -> ExitStatus {
         }
         None => server::run(&mut tool, ends, &given_of::<TransferArgs>(&parsed.given), plan, &args.output),
     }
-}
-
-/// Several ways of measuring, in turn.
-fn arms(parsed: &Parsed<Args>) -> ExitStatus {
-    let args = &parsed.args;
-    let given = |option: &str| parsed.given.iter().any(|given| given == option);
-    linkproof_arms::link::run(&Wanted {
-        tool: WriteBw::NAME,
-        version: WriteBw::VERSION,
-        arms: &args.arms,
-        rounds: given("rounds").then_some(args.transfer.rounds),
-        transport: args.peer.transport.map(|transport| transport.name()),
-        is_client: args.peer.host.is_some(),
-        output: &args.output,
-    })
 }

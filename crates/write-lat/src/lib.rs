@@ -11,7 +11,6 @@ mod pingpong;
 
 use std::process::ExitCode;
 
-use linkproof_arms::link::Wanted;
 use linkproof_common::args::{Parsed, given_of};
 use linkproof_common::conduct::{self, Tool, client, server};
 use linkproof_common::error::ExitStatus;
@@ -29,7 +28,8 @@ fn run(parsed: &Parsed<Args>) -> ExitStatus {
     let args = &parsed.args;
     let ends = args.ends();
     if !args.arms.arm.is_empty() {
-        return arms(parsed);
+        let rounds = parsed.given.iter().any(|given| given == "rounds").then_some(args.latency.rounds);
+        return linkproof_arms::link::run::<WriteLat>(&args.arms, &args.peer, &args.output, rounds);
     }
     let Some(host) = &args.peer.host else {
         return server::run(
@@ -46,19 +46,4 @@ fn run(parsed: &Parsed<Args>) -> ExitStatus {
         Ok(mut tool) => client::run(&mut tool, ends, host, args.latency.plan(ends.transport()), &output),
         Err(error) => conduct::fail::<WriteLat>(error, &output),
     }
-}
-
-/// Several ways of measuring, in turn.
-fn arms(parsed: &Parsed<Args>) -> ExitStatus {
-    let args = &parsed.args;
-    let given = |option: &str| parsed.given.iter().any(|given| given == option);
-    linkproof_arms::link::run(&Wanted {
-        tool: WriteLat::NAME,
-        version: WriteLat::VERSION,
-        arms: &args.arms,
-        rounds: given("rounds").then_some(args.latency.rounds),
-        transport: args.peer.transport.map(|transport| transport.name()),
-        is_client: args.peer.host.is_some(),
-        output: &args.output,
-    })
 }
