@@ -47,10 +47,7 @@ impl Nccl {
                 dawdle(delay);
             }
             start.record(&self.stream)?;
-            match &one {
-                Some(graph) => graph.launch(&self.stream)?,
-                None => self.enqueue(ready, stretch.calls)?,
-            }
+            self.begin(one.as_ref(), ready, 1, stretch.calls)?;
             stop.record(&self.stream)?;
         }
         self.wait()?;
@@ -92,14 +89,25 @@ impl Nccl {
         self.come_together(ready)?;
         start.record(&self.stream)?;
         for _ in 0..launches {
-            match &all {
-                Some(graph) => graph.launch(&self.stream)?,
-                None => (0..stretch.iterations).try_for_each(|_| self.enqueue(ready, stretch.calls))?,
-            }
+            self.begin(all.as_ref(), ready, stretch.iterations, stretch.calls)?;
         }
         stop.record(&self.stream)?;
         self.wait()?;
         Ok(stop.ns_since(&start)? / u64::from(launches))
+    }
+
+    /// Puts iterations into the stream, as they were recorded or call by call.
+    fn begin(
+        &self,
+        recorded: Option<&Graph>,
+        ready: &Reserved<'_>,
+        iterations: u32,
+        calls: u32,
+    ) -> Result<()> {
+        match recorded {
+            Some(graph) => graph.launch(&self.stream),
+            None => (0..iterations).try_for_each(|_| self.enqueue(ready, calls)),
+        }
     }
 
     /// The first call of a kind makes connections, and some of what that takes can't be recorded: ranks of one process let
@@ -115,8 +123,7 @@ impl Nccl {
         if self.choice.graph_launches == 0 {
             return Ok(None);
         }
-        let record = || (0..iterations).try_for_each(|_| self.enqueue(ready, calls));
-        let graph = self.stream.capture(record)?;
+        let graph = self.stream.capture(|| self.begin(None, ready, iterations, calls))?;
         graph.upload(&self.stream)?;
         Ok(Some(graph))
     }
