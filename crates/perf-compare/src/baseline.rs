@@ -8,9 +8,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use linkproof_common::compare::{
-    Finding, Goal, LEAST_BASELINE, REGRESSION_FALSE_ALARM, Regression, relative,
-};
+use linkproof_common::compare::{Finding, LEAST_BASELINE, REGRESSION_FALSE_ALARM, Regression, relative};
 use linkproof_common::error::{Error, ErrorKind, Result, show_io_error};
 use linkproof_common::report::timestamp;
 use serde::{Deserialize, Serialize};
@@ -238,7 +236,7 @@ fn point(key: &Key, old: &Arm, new: &Arm, tolerance: f64, points: usize) -> Opti
         size_bytes: key.size_bytes,
         figure: key.figure,
         unit: key.figure.unit(),
-        goal: if key.figure.goal() == Goal::Higher { "higher" } else { "lower" },
+        goal: key.figure.goal().name(),
         baseline_values,
         values,
         change_percent: relative(found.log_ratio) * 100.0,

@@ -183,7 +183,7 @@ fn point(key: &Key, members: &[Arm], limit: Option<f64>, threshold: Option<f64>)
         size_bytes: key.size_bytes,
         figure: key.figure,
         unit: key.figure.unit(),
-        goal: if higher { "higher" } else { "lower" },
+        goal: key.figure.goal().name(),
         threshold_percent: threshold * 100.0,
         median: spread.centre,
         noise_percent: spread.sigma.exp_m1() * 100.0,

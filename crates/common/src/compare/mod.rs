@@ -38,6 +38,16 @@ pub enum Goal {
     Lower,
 }
 
+impl Goal {
+    /// As documents spell it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Higher => "higher",
+            Self::Lower => "lower",
+        }
+    }
+}
+
 /// How the rounds of the two arms were run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {

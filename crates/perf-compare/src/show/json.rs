@@ -1,6 +1,6 @@
 //! For programs: `schema/comparison.v1.json`. Every raw round is in it, so that the verdict can be worked out again.
 
-use linkproof_common::compare::{Comparison, Goal, Oddity, Order, Verdict};
+use linkproof_common::compare::{Comparison, Oddity, Order, Verdict};
 use linkproof_common::error::Error;
 use linkproof_common::report::{self, timestamp};
 use serde::Serialize;
@@ -174,7 +174,7 @@ fn judged(judged: &Judged, figure: Figure) -> JudgedOut {
     let noise = |arm: usize| comparison.noise[arm].map(|noise| noise.percent());
     JudgedOut {
         unit: figure.unit(),
-        goal: if figure.goal() == Goal::Higher { "higher" } else { "lower" },
+        goal: figure.goal().name(),
         threshold_percent: judged.threshold * 100.0,
         baseline_median: crate::arm::median(&judged.rounds[0]),
         arm_median: crate::arm::median(&judged.rounds[1]),
