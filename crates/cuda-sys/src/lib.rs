@@ -57,6 +57,10 @@ library_table! {
         fn cuDevicePrimaryCtxRelease_v2(device: CUdevice) -> CUresult;
         /// Makes a context this thread's.
         fn cuCtxSetCurrent(context: CUcontext) -> CUresult;
+        /// Makes a context this thread's until it is popped, whatever the thread had before.
+        fn cuCtxPushCurrent_v2(context: CUcontext) -> CUresult;
+        /// Ends that, and tells which it was.
+        fn cuCtxPopCurrent_v2(context: *mut CUcontext) -> CUresult;
         /// Waits until all of the context is done.
         fn cuCtxSynchronize() -> CUresult;
         /// Free and whole memory in bytes.
