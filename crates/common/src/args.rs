@@ -331,6 +331,7 @@ impl TransferArgs {
             path_mtu_bytes: self.mtu,
             validate: self.validate,
             memory: self.memory.request(),
+            gpu: self.memory.gpu(),
             mr_per_qp: self.queue.mr_per_qp,
             requirements: self.gates.requirements(),
             rate_limit: self.pace.limit(self.tx_depth)?,
@@ -482,7 +483,7 @@ mod tests {
             ("--limit_bw=90", "--min-bw"),
             ("--out_json_file=x", "--json=FILE"),
             ("--output=bandwidth", "jq"),
-            ("--use_cuda=0", "only host memory"),
+            ("--use_cuda_bus_id=17:00.0", "--use-cuda takes a PCI address"),
             ("--noPeak", "leave it out"),
         ] {
             let error = parsed(&format!("tool host {line}")).err().unwrap();

@@ -97,13 +97,22 @@ pub struct Span {
     pub len: u64,
 }
 
+/// By which call memory is registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Registrar {
+    /// `ibv_reg_mr`, for host memory, and for a GPU's where the driver has a peer memory module.
+    Plain,
+    /// `ibv_reg_dmabuf_mr`, for memory that is exported as this file descriptor, from the buffer's first byte on.
+    DmaBuf(i32),
+}
+
 /// A span of a buffer, registered: the adapter may use it as long as this value lives.
 pub struct MemoryRegion<B: Buffer> {
     raw: *mut sys::ibv_mr,
     ordering: Ordering,
     pd: Arc<ProtectionDomain>,
     // Held so that the memory outlives the registration. Declared last: dropped after Drop has ended that.
-    _buffer: Arc<B>,
+    buffer: Arc<B>,
 }
 
 // SAFETY: a memory region may be used from any thread; the pointer is set once and freed once, in Drop.
@@ -123,28 +132,26 @@ impl<B: Buffer> MemoryRegion<B> {
         span: Span,
         access: Access,
         mut ordering: Ordering,
+        registrar: Registrar,
     ) -> Result<Self> {
         assert!(
             span.offset.checked_add(span.len).is_some_and(|end| end <= buffer.len()),
             "{span:?} of a buffer"
         );
-        let flags = access_flags(access, ordering);
-        let verbs = pd.context().verbs();
-        let (address, len) = ((buffer.address() + span.offset) as *mut libc::c_void, span.len as usize);
+        let address = buffer.address() + span.offset;
         // SAFETY: the buffer's memory is ours and lives until after `ibv_dereg_mr` in Drop; from here on the
         // peer's adapter may write to it, which is why a Buffer is only ever read by copy.
-        let mut raw = unsafe { sys::ibv_reg_mr(verbs, pd.raw(), address, len, flags) };
+        let call = |flags| unsafe { registrar.call(pd, address, span, flags) };
+        let mut raw = call(access_flags(access, ordering));
         if raw.is_null() && ordering == Ordering::Relaxed {
             // Relaxed ordering is an optional flag: a library that cannot pass it on refuses it here.
             ordering = Ordering::Strict;
-            let strict = access_flags(access, ordering);
-            // SAFETY: as above.
-            raw = unsafe { sys::ibv_reg_mr(verbs, pd.raw(), address, len, strict) };
+            raw = call(access_flags(access, ordering));
         }
         if raw.is_null() {
-            return Err(registration_error(buffer.kind(), span, pd.context()));
+            return Err(registration_error(buffer.kind(), span, pd.context(), registrar));
         }
-        Ok(Self { raw, ordering, pd: Arc::clone(pd), _buffer: Arc::clone(buffer) })
+        Ok(Self { raw, ordering, pd: Arc::clone(pd), buffer: Arc::clone(buffer) })
     }
 
     /// The key by which this end's adapter reaches it.
@@ -159,9 +166,47 @@ impl<B: Buffer> MemoryRegion<B> {
         unsafe { (*self.raw).rkey }
     }
 
+    /// The memory.
+    pub fn buffer(&self) -> &B {
+        &self.buffer
+    }
+
     /// The ordering that was granted.
     pub fn ordering(&self) -> Ordering {
         self.ordering
+    }
+}
+
+impl Registrar {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "ibv_reg_mr",
+            Self::DmaBuf(_) => "ibv_reg_dmabuf_mr",
+        }
+    }
+
+    /// Registers `span` at `address`; NULL and errno on failure.
+    ///
+    /// # Safety
+    /// The memory is there until the region is freed.
+    unsafe fn call(self, pd: &ProtectionDomain, address: u64, span: Span, flags: u32) -> *mut sys::ibv_mr {
+        let (verbs, len) = (pd.context().verbs(), span.len as usize);
+        match (self, verbs.ibv_reg_dmabuf_mr) {
+            // SAFETY: the caller vouches for the memory.
+            (Self::Plain, _) => unsafe {
+                sys::ibv_reg_mr(verbs, pd.raw(), address as *mut libc::c_void, len, flags)
+            },
+            // The address that work requests use is the GPU's own, as peer memory has it.
+            // SAFETY: as above; the descriptor is open.
+            (Self::DmaBuf(fd), Some(register)) => unsafe {
+                register(pd.raw(), span.offset, len, address, fd, flags.cast_signed())
+            },
+            // As the kernel says it of a device that can't.
+            (Self::DmaBuf(_), None) => {
+                nix::errno::Errno::EOPNOTSUPP.set();
+                std::ptr::null_mut()
+            }
+        }
     }
 }
 
@@ -185,15 +230,16 @@ fn access_flags(access: Access, ordering: Ordering) -> u32 {
     }
 }
 
-fn registration_error(kind: MemoryKind, span: Span, context: &Context) -> Error {
+fn registration_error(kind: MemoryKind, span: Span, context: &Context, registrar: Registrar) -> Error {
     let errno = std::io::Error::last_os_error();
     let error = Error::new(
         ErrorKind::Registration,
         format!(
-            "cannot register {} of {} on {}: ibv_reg_mr: {}",
+            "cannot register {} of {} on {}: {}: {}",
             ByteSize(span.len),
             kind.name(),
             context.name(),
+            registrar.name(),
             show_io_error(&errno)
         ),
     )

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::memory::MemoryRequest;
+use crate::memory::{GpuPath, MemoryRequest};
 use crate::qp::QpAttributes;
 use crate::rate::RateLimit;
 use crate::requirement::Requirements;
@@ -18,11 +18,13 @@ use crate::units::{ByteSize, show_duration};
 use crate::validate::Direction;
 
 mod checks;
+mod gpu;
 mod layout;
 mod perftest;
 mod rounds;
 
-pub use layout::{BufferLayout, Regions, Slots};
+pub use gpu::{GpuPathRequest, GpuPlan};
+pub use layout::{BufferLayout, Regions, Slots, flags_len, flags_of};
 
 /// The largest message of InfiniBand and RoCE: 2³¹ bytes (InfiniBand specification, volume 1, 9.7).
 pub const MAX_MSG_SIZE: u64 = 1 << 31;
@@ -165,8 +167,11 @@ pub struct Plan {
     pub path_mtu_bytes: Option<u32>,
     /// Whether the target checks what arrived.
     pub validate: bool,
-    /// What the bytes lie in, on both ends.
+    /// What the bytes lie in on an end that has host memory.
     pub memory: MemoryRequest,
+    /// The ends' GPU memory; absent where both have host memory.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub gpu: Option<GpuPlan>,
     /// Whether each queue pair's memory is registered by itself, not all of it at once; false over TCP.
     pub mr_per_qp: bool,
     /// What every size must reach.
@@ -215,7 +220,7 @@ impl Plan {
     /// for the last write.
     pub fn completion_entries(&self) -> u32 {
         let every = self.signal_every(self.largest());
-        self.qps.div_ceil(self.threads) * (self.tx_depth / every + 1)
+        self.qps.div_ceil(self.threads) * (self.queue_depth() / every + 1)
     }
 
     /// The queue pairs of the thread number `thread`: in order, and as many as another's or one more.
@@ -232,6 +237,14 @@ impl Plan {
     /// How many data connections there are over TCP, each with a socket on either end.
     pub fn sockets(&self) -> u32 {
         self.qps * self.directions().len() as u32
+    }
+
+    /// Work requests that a queue pair of this run may hold. Beside each write into staged memory goes a count of the
+    /// writes, and a quarter of both may wait for their completion to be seen.
+    pub fn queue_depth(&self) -> u32 {
+        let may_stage =
+            self.gpu.as_ref().is_some_and(|gpu| gpu.paths(self.transport).contains(&GpuPath::Staged));
+        if may_stage { self.tx_depth.saturating_mul(3) } else { self.tx_depth }
     }
 
     /// How many memory regions each end registers.
@@ -335,6 +348,7 @@ pub(crate) mod tests {
             path_mtu_bytes: None,
             validate: false,
             memory: MemoryRequest::Host,
+            gpu: None,
             mr_per_qp: false,
             requirements: Requirements::default(),
             rate_limit: None,

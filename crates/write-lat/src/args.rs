@@ -155,6 +155,7 @@ impl LatencyArgs {
             path_mtu_bytes: self.mtu,
             validate: self.validate,
             memory: self.memory.request(),
+            gpu: self.memory.gpu(),
             mr_per_qp: false,
             requirements: self.gates.requirements()?,
             rate_limit: None,

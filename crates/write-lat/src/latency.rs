@@ -11,7 +11,7 @@ use linkproof_common::error::{Error, ErrorKind, Result, show_io_error};
 use linkproof_common::histogram::Reader;
 use linkproof_common::host::HostFiles;
 use linkproof_common::latency::{HdrSamples, RawSamples, Samples, half_usec};
-use linkproof_common::memory::{HostBuffer, Inspector};
+use linkproof_common::memory::{EndBuffer, Inspector};
 use linkproof_common::plan::Role;
 use linkproof_common::report::Round;
 use linkproof_common::session::MeasureInTurn;
@@ -94,7 +94,7 @@ impl Tool for WriteLat {
 }
 
 /// What looks at each message, where the data is checked.
-type AnyLook<'a> = Option<Inspector<'a, HostBuffer>>;
+type AnyLook<'a> = Option<Inspector<'a, EndBuffer>>;
 
 /// The client's loop; the clock's kind, and whether it looks, are chosen before it, so that it has no branch on them.
 struct Ping<'a, 'b, S> {

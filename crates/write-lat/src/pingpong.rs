@@ -32,7 +32,10 @@ pub(crate) trait Look {
     const LOOKS: bool;
 
     /// Looks at message number `sequence`, which has just arrived.
-    fn look(&mut self, sequence: u64);
+    ///
+    /// # Errors
+    /// Those of the memory.
+    fn look(&mut self, sequence: u64) -> Result<()>;
 }
 
 /// Nothing: the next sample begins where the one before has ended.
@@ -42,14 +45,16 @@ impl Look for NoLook {
     const LOOKS: bool = false;
 
     #[inline(always)]
-    fn look(&mut self, _: u64) {}
+    fn look(&mut self, _: u64) -> Result<()> {
+        Ok(())
+    }
 }
 
 impl<B: Buffer> Look for Inspector<'_, B> {
     const LOOKS: bool = true;
 
-    fn look(&mut self, sequence: u64) {
-        Inspector::look(self, sequence);
+    fn look(&mut self, sequence: u64) -> Result<()> {
+        Inspector::look(self, sequence)
     }
 }
 
@@ -81,7 +86,7 @@ pub(crate) fn ping<P: PingPong, C: Clock, S: Samples, L: Look>(
         answered += 1;
         stop.note_completed(answered);
         if L::LOOKS {
-            look.look(answered);
+            look.look(answered)?;
             while !path.released(answered)? {
                 if stop.must_abandon() {
                     return Ok(answered);
@@ -185,7 +190,7 @@ pub(crate) fn pong<P: PingPong, L: Look>(path: &mut P, stop: &Stop, look: &mut L
         path.send(answered)?;
         stop.note_completed(answered);
         if L::LOOKS {
-            look.look(answered);
+            look.look(answered)?;
             path.release(answered)?;
         }
     }
@@ -243,9 +248,10 @@ mod tests {
     impl Look for Slow<'_> {
         const LOOKS: bool = true;
 
-        fn look(&mut self, sequence: u64) {
+        fn look(&mut self, sequence: u64) -> Result<()> {
             self.0.set(self.0.get() + 100);
             self.1.set(sequence);
+            Ok(())
         }
     }
 

@@ -27,7 +27,7 @@ use std::sync::OnceLock;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::HostFiles;
-use crate::memory::Buffer;
+use crate::memory::{Buffer, MemoryKind};
 use intent::{Aim, Premises};
 use kernel::MemoryPolicy;
 use topology::Topology;
@@ -222,6 +222,9 @@ impl Bound {
     /// # Errors
     /// [`ErrorKind::Affinity`] where they are not where an option wants them.
     pub fn placement(&self, buffer: &impl Buffer) -> Result<MemoryBinding> {
+        if buffer.kind() == MemoryKind::Cuda {
+            return Ok(MemoryBinding::of_gpu());
+        }
         let mut memory = self.memory.clone();
         match kernel::nodes_of(&pages_to_look_at(buffer.address(), buffer.len())) {
             Ok(nodes) => memory.pages = counted(&nodes),
@@ -236,9 +239,8 @@ impl Bound {
             .hint(format!(
                 "the node may be full: numactl --hardware shows its free memory{}",
                 match buffer.kind() {
-                    crate::memory::MemoryKind::HostHuge =>
-                        ", and /sys/devices/system/node/nodeN/hugepages its huge pages",
-                    crate::memory::MemoryKind::Host => "",
+                    MemoryKind::HostHuge => ", and /sys/devices/system/node/nodeN/hugepages its huge pages",
+                    MemoryKind::Host | MemoryKind::Cuda => "",
                 }
             ))),
             _ => Ok(memory),

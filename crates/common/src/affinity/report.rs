@@ -74,6 +74,8 @@ pub enum Unbound {
     Inherited,
     /// The kernel has refused.
     Refused,
+    /// It is memory of a GPU.
+    Gpu,
 }
 
 impl Unbound {
@@ -85,6 +87,7 @@ impl Unbound {
             Self::NotAllowed => "none of its device's NUMA node may be used",
             Self::Inherited => "it has a policy of its own, from numactl",
             Self::Refused => "the kernel refused",
+            Self::Gpu => "it is a GPU's",
         }
     }
 }
@@ -127,6 +130,17 @@ pub(crate) fn describe(threads: &ThreadBinding, memory: &MemoryBinding) -> Strin
 }
 
 impl MemoryBinding {
+    /// Of memory that is on no NUMA node.
+    pub(super) fn of_gpu() -> Self {
+        Self {
+            numa_node: None,
+            bound_by: BoundBy::None,
+            why_not: Some(Unbound::Gpu),
+            refusal: None,
+            pages: Vec::new(),
+        }
+    }
+
     fn describe(&self) -> String {
         match (self.bound_by, self.numa_node, self.pages.is_empty()) {
             (BoundBy::None, _, _) => {

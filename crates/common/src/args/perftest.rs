@@ -45,8 +45,12 @@ const WAYS_OUT: &WaysOut = &[
     (&["--out-json-file"], "use --json=FILE: one document in FILE beside the table"),
     (&["--output"], "use --json with jq: .results[0].bw_average_mib_per_sec or .results[0].msg_rate_mpps"),
     (&["--cpu-util"], "run the tool under perf stat or pidstat"),
-    (&["--use-cuda*", "--cuda-mem-type", "--gpu-touch", "--use-rocm*", "--use-neuron*", "--use-hl*", "--use-mlu*", "--use-musa*", "--use-opencl*", "--use-data-direct", "--use-ib-dm-dmabuf"],
-        "only host memory can be measured so far: leave it out"),
+    (&["--use-cuda-bus-id"], "--use-cuda takes a PCI address as well: --use-cuda=0000:17:00.0"),
+    (&["--use-cuda-dmabuf"], "dma-buf is tried first; --cuda-path dmabuf allows nothing else"),
+    (&["--cuda-mem-type", "--gpu-touch", "--use-data-direct"],
+        "GPU memory is plain device memory that no kernel touches, and the header says how it is reached: leave it out"),
+    (&["--use-rocm*", "--use-neuron*", "--use-hl*", "--use-mlu*", "--use-musa*", "--use-opencl*", "--use-ib-dm-dmabuf"],
+        "of accelerators only NVIDIA's GPUs are known here (--use-cuda): leave it out"),
     (&["--use-hugepages"], "use --hugepages; the server needs no option"),
     (&["--mmap*", "--odp", "--use-null-mr", "--payload-file-path"],
         "the memory is anonymous pages, registered before the run: leave it out"),
@@ -89,8 +93,8 @@ mod tests {
 
     #[test]
     fn families_of_options_share_a_way_out() {
-        for option in ["--use-cuda", "--use-cuda-dmabuf", "--use-cuda-bus-id"] {
-            assert!(way_out(option).is_some_and(|words| words.contains("host memory")), "{option}");
+        for option in ["--use-rocm", "--use-hl-mem", "--use-neuron-dmabuf"] {
+            assert!(way_out(option).is_some_and(|words| words.contains("NVIDIA")), "{option}");
         }
         assert!(way_out("-R").is_some_and(|words| words.contains("rdma_cm is not supported")));
         assert_eq!(way_out("--frobnicate"), None);

@@ -134,7 +134,7 @@ fn all_points<T: Tool>(
 
 fn one_stretch<T: Tool>(tool: &mut T, mut stage: Stage, rounds: &mut Vec<Round>) -> Result<Ending> {
     let (session, stretch) = (stage.session, stage.stretch);
-    stage.prepare();
+    stage.prepare()?;
     stage.observe();
     stage.channel.send(&Message::Begin { stretch })?;
     expect_begun(stage.channel)?;
@@ -159,7 +159,7 @@ fn one_stretch<T: Tool>(tool: &mut T, mut stage: Stage, rounds: &mut Vec<Round>)
     if let Some(mut theirs) = outcome.round {
         if let (true, Some(round)) = (session.plan().validate, stretch.round) {
             let check = || session.check_sinks(slots, stretch.point, round, &outcome.per_qp);
-            theirs.checked = Some(while_working(stage.channel, check));
+            theirs.checked = Some(while_working(stage.channel, check)?);
         }
         rounds.push(theirs);
     }

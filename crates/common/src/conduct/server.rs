@@ -186,7 +186,7 @@ fn one_stretch<T: Tool>(
 ) -> Result<()> {
     let plan = session.plan();
     let mut stage = Stage::new(channel, session, stretch, None)?;
-    stage.prepare();
+    stage.prepare()?;
     stage.observe();
     let slots = stage.slots;
     let (performed, arrived) = session.as_target(slots, || {
@@ -201,7 +201,7 @@ fn one_stretch<T: Tool>(
     let checked = match (&performed, stretch.round) {
         (Some(performed), _) if plan.traffic == Traffic::PingPong => performed.inspected,
         (_, Some(round)) if plan.validate => {
-            Some(while_working(channel, || session.check_sinks(slots, stretch.point, round, &arrived)))
+            Some(while_working(channel, || session.check_sinks(slots, stretch.point, round, &arrived))?)
         }
         _ => None,
     };

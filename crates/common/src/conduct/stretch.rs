@@ -7,7 +7,7 @@ use crate::exchange::message::Stretch;
 use crate::exchange::{Channel, Message, while_working};
 use crate::histogram::Reader;
 use crate::intervals::IntervalLog;
-use crate::memory::{HostBuffer, Inspector};
+use crate::memory::{EndBuffer, Inspector};
 use crate::plan::{Plan, Slots, Traffic};
 use crate::report::Round;
 use crate::session::{Measure, MeasureInTurn, Session};
@@ -87,28 +87,33 @@ impl<'a> Stage<'a> {
 
     /// Makes this end's memory ready: what it will write, and, where the data is checked, what can't be mistaken
     /// for it.
-    pub(super) fn prepare(&mut self) {
+    ///
+    /// # Errors
+    /// Those of the memory.
+    pub(super) fn prepare(&mut self) -> Result<()> {
         let (session, slots, stretch) = (self.session, self.slots, self.stretch);
         let (plan, role) = (session.plan(), session.role());
         self.working(|| {
             let round = stretch.round.unwrap_or(0);
             // Without checking, the same data will do for every round: the memory only has to hold something.
             if plan.is_initiator(role) && (plan.validate || stretch.round.is_none_or(|round| round == 0)) {
-                session.fill_sources(slots, stretch.point, round);
+                session.fill_sources(slots, stretch.point, round)?;
             }
             if plan.is_target(role) && plan.validate && stretch.round.is_some() {
-                session.poison_sinks(slots, stretch.point, round);
+                session.poison_sinks(slots, stretch.point, round)?;
             }
             // A perftest that begins the next size does not wait for this end. Its sizes grow, so that no byte that is looked
             // at has been written before.
             if plan.traffic == Traffic::PingPong && !session.with_perftest() {
-                session.clear_marks(slots);
+                session.clear_marks(slots)?;
             }
-        });
+            session.clear_flags();
+            Ok(())
+        })
     }
 
     /// What looks at each message that arrives in turn, where the data is checked.
-    pub fn inspector(&self) -> Option<Inspector<'a, HostBuffer>> {
+    pub fn inspector(&self) -> Option<Inspector<'a, EndBuffer>> {
         let round = self.stretch.round.filter(|_| self.plan().validate)?;
         Some(self.session.inspector(self.slots, self.stretch.point, round))
     }

@@ -6,10 +6,11 @@ use cuda_sys as sys;
 
 use super::GpuContext;
 use crate::error::{Error, ErrorKind, Result};
+use crate::memory::{Buffer, MemoryKind};
 use crate::units::ByteSize;
 
 /// Gives memory back to whoever allocated it.
-type Release = Box<dyn FnOnce(sys::CUdeviceptr) + Send>;
+type Release = Box<dyn FnOnce(sys::CUdeviceptr) + Send + Sync>;
 
 /// Device memory.
 pub struct DeviceBuffer {
@@ -45,7 +46,7 @@ impl DeviceBuffer {
         context: &Arc<GpuContext>,
         pointer: u64,
         len: u64,
-        release: impl FnOnce(u64) + Send + 'static,
+        release: impl FnOnce(u64) + Send + Sync + 'static,
     ) -> Self {
         Self { context: Arc::clone(context), pointer, len, release: Some(Box::new(release)) }
     }
@@ -98,6 +99,19 @@ impl DeviceBuffer {
         driver.check(result, "cuMemcpyDtoH")
     }
 
+    /// Fills it with `byte`, and waits.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn fill(&self, byte: u8) -> Result<()> {
+        let driver = self.context.driver();
+        // SAFETY: the range is the buffer.
+        let result = unsafe { (driver.table().cuMemsetD8_v2)(self.pointer, byte, self.len as usize) };
+        driver.check(result, "cuMemsetD8")?;
+        // Filling does not wait by itself.
+        self.context.synchronize()
+    }
+
     /// Makes copies to and from it complete before they return to the host, which an adapter that reads it relies on.
     ///
     /// # Errors
@@ -147,6 +161,8 @@ pub struct PinnedBuffer {
 
 // SAFETY: the memory belongs to the buffer alone; the pointer is set once and freed once.
 unsafe impl Send for PinnedBuffer {}
+// SAFETY: shared, it is only reached by copies through the pointer, and may change under them.
+unsafe impl Sync for PinnedBuffer {}
 
 impl PinnedBuffer {
     /// `len` bytes, at least one; what they are at first is not known.
@@ -162,19 +178,44 @@ impl PinnedBuffer {
         Ok(Self { context: Arc::clone(context), pointer: pointer.cast(), len })
     }
 
+    /// Makes all of it zero; nobody else has it yet.
+    pub fn clear(&self) {
+        // SAFETY: the range is the buffer, and the caller's alone.
+        unsafe { self.pointer.write_bytes(0, self.len) };
+    }
+
     /// Its first byte.
     pub fn pointer(&self) -> *mut u8 {
         self.pointer
     }
+}
 
-    /// Its length in bytes.
-    pub fn len(&self) -> usize {
-        self.len
+/// As host memory that an adapter uses: reached by copies through raw pointers alone.
+impl Buffer for PinnedBuffer {
+    fn kind(&self) -> MemoryKind {
+        MemoryKind::Host
     }
 
-    /// Whether it has no byte.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
+    fn address(&self) -> u64 {
+        self.pointer.addr() as u64
+    }
+
+    fn len(&self) -> u64 {
+        self.len as u64
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        assert!(offset as usize + bytes.len() <= self.len, "outside the buffer");
+        // SAFETY: the range lies in the buffer, which lives as long as `self`.
+        unsafe { self.pointer.add(offset as usize).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        Ok(())
+    }
+
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
+        assert!(offset as usize + bytes.len() <= self.len, "outside the buffer");
+        // SAFETY: as above.
+        unsafe { self.pointer.add(offset as usize).copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
+        Ok(())
     }
 }
 

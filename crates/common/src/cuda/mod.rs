@@ -19,6 +19,7 @@ pub use monitor::{Monitor, Monitored};
 pub use stream::{Event, Graph, Stream};
 
 use std::ffi::CStr;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::OnceLock;
 
 use cuda_sys as sys;
@@ -121,6 +122,27 @@ impl Driver {
             ),
             _ => error,
         }
+    }
+
+    /// A dma-buf of `bytes` bytes of device memory at `address`, both whole pages of the host. The context that has the
+    /// memory is this thread's.
+    ///
+    /// # Errors
+    /// [`ErrorKind::GpuDriver`] where the driver is older than CUDA 11.7, and the driver's refusal.
+    pub fn export_dmabuf(&self, address: u64, bytes: u64) -> Result<OwnedFd> {
+        const CALL: &str = "cuMemGetHandleForAddressRange";
+        let export = self.table.cuMemGetHandleForAddressRange.ok_or_else(|| {
+            Error::new(ErrorKind::GpuDriver, format!("the CUDA driver has no {CALL}"))
+                .fact("driver", format!("CUDA {}", self.cuda_version()))
+                .hint("dma-bufs of GPU memory need a driver for CUDA 11.7 or newer and Linux 5.12 or newer")
+        })?;
+        let mut fd = -1;
+        let kind = sys::CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD;
+        // SAFETY: a handle of that type is written as an int, which `fd` is.
+        let result = unsafe { export((&raw mut fd).cast(), address, bytes as usize, kind, 0) };
+        self.check(result, CALL)?;
+        // SAFETY: the driver has made it for the caller, who closes it.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
     }
 
     /// The GPUs that this process may use.

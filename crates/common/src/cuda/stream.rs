@@ -43,6 +43,34 @@ impl Stream {
         &self.context
     }
 
+    /// Copies `len` bytes of device memory to pinned host memory, in the stream's turn.
+    ///
+    /// # Errors
+    /// The driver's.
+    ///
+    /// # Safety
+    /// Both have `len` bytes, which stay theirs, and unused otherwise, until the stream has come so far.
+    pub unsafe fn copy_to_host(&self, to: *mut u8, from: u64, len: usize) -> Result<()> {
+        let driver = self.context.driver();
+        // SAFETY: the caller vouches for the memory; the stream is ours.
+        let result = unsafe { (driver.table().cuMemcpyDtoHAsync_v2)(to.cast(), from, len, self.raw) };
+        driver.check(result, "cuMemcpyDtoHAsync")
+    }
+
+    /// Copies `len` bytes of pinned host memory to device memory, in the stream's turn.
+    ///
+    /// # Errors
+    /// The driver's.
+    ///
+    /// # Safety
+    /// As for [`Stream::copy_to_host`].
+    pub unsafe fn copy_to_device(&self, to: u64, from: *const u8, len: usize) -> Result<()> {
+        let driver = self.context.driver();
+        // SAFETY: as above.
+        let result = unsafe { (driver.table().cuMemcpyHtoDAsync_v2)(to, from.cast(), len, self.raw) };
+        driver.check(result, "cuMemcpyHtoDAsync")
+    }
+
     /// Waits until all in it is done.
     ///
     /// # Errors
@@ -176,11 +204,33 @@ impl Event {
     /// # Errors
     /// The driver's.
     pub fn new(context: &Arc<GpuContext>) -> Result<Self> {
+        Self::with(context, sys::CU_EVENT_DEFAULT)
+    }
+
+    /// An event that can only be waited for, which costs less.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn untimed(context: &Arc<GpuContext>) -> Result<Self> {
+        Self::with(context, sys::CU_EVENT_DISABLE_TIMING)
+    }
+
+    fn with(context: &Arc<GpuContext>, flags: u32) -> Result<Self> {
         let (driver, mut raw) = (context.driver(), core::ptr::null_mut());
         // SAFETY: `raw` is ours; the event is destroyed in Drop.
-        let result = unsafe { (driver.table().cuEventCreate)(&mut raw, sys::CU_EVENT_DEFAULT) };
+        let result = unsafe { (driver.table().cuEventCreate)(&mut raw, flags) };
         driver.check(result, "cuEventCreate")?;
         Ok(Self { context: Arc::clone(context), raw })
+    }
+
+    /// Waits until its stream has come to it; an event that was never recorded is not waited for.
+    ///
+    /// # Errors
+    /// What failed meanwhile.
+    pub fn wait(&self) -> Result<()> {
+        let driver = self.context.driver();
+        // SAFETY: the event is alive.
+        driver.check(unsafe { (driver.table().cuEventSynchronize)(self.raw) }, "cuEventSynchronize")
     }
 
     /// Puts it into `stream`.

@@ -3,6 +3,8 @@
 //! Two implementations, chosen before the run and never by a branch inside it: [`verbs`], RDMA writes over
 //! reliable-connected queue pairs, and [`tcp`], the same message pattern over sockets.
 
+pub mod flagged;
+pub mod staged;
 pub mod tcp;
 pub mod verbs;
 

@@ -10,7 +10,7 @@ mod acks;
 mod receive;
 
 pub use acks::{AskAll, AskReady, Asked, FEW};
-pub use receive::{Receiver, RoundOver};
+pub use receive::{Landing, Receiver, RoundOver};
 
 use std::io::Read;
 use std::net::TcpStream;
@@ -18,6 +18,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use super::staged::Outbound;
 use super::{Endpoint, PingPong, Signal};
 use crate::error::{Error, ErrorKind, Result, show_io_error};
 use crate::plan::{Regions, Slots};
@@ -31,7 +32,7 @@ const ACK_WAIT_MS: u8 = 10;
 const ACK_BATCH: usize = 64;
 
 /// The sending end of one socket.
-struct Lane<'a> {
+pub struct Lane<'a> {
     socket: &'a TcpStream,
     source: u64,
     acknowledged: u64,
@@ -40,23 +41,57 @@ struct Lane<'a> {
     begun: usize,
 }
 
-/// The initiator's sockets. `A` is how it learns which of them have acknowledgements.
-pub struct TcpEndpoint<'a, A> {
+/// How messages come from the source regions to the sockets.
+pub trait Taken {
+    /// Sends `len` bytes at `address` on `lane`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::PeerLost`], [`ErrorKind::Stalled`] where `stop` says so, and those of the memory.
+    fn send(&self, lane: &Lane, address: u64, len: u64, stop: &Stop) -> Result<()>;
+}
+
+/// The regions are host memory.
+pub struct InPlace;
+
+impl Taken for InPlace {
+    #[inline]
+    fn send(&self, lane: &Lane, address: u64, len: u64, stop: &Stop) -> Result<()> {
+        lane.send(address, len as usize, stop)
+    }
+}
+
+/// The regions are a GPU's memory.
+impl Taken for Outbound {
+    fn send(&self, lane: &Lane, address: u64, len: u64, stop: &Stop) -> Result<()> {
+        // SAFETY: whoever made the endpoint has given addresses of device memory, and keeps it.
+        unsafe { self.each_piece(address, len, |piece, len| lane.send(piece, len, stop)) }
+    }
+}
+
+/// The initiator's sockets. `A` is how it learns which of them have acknowledgements, `T` where messages are taken from.
+pub struct TcpEndpoint<'a, A, T> {
     lanes: Vec<Lane<'a>>,
     slots: Slots,
     stop: &'a Stop,
     acks: A,
+    taken: T,
 }
 
-impl<'a, A: Asked<'a>> TcpEndpoint<'a, A> {
+impl<'a, A: Asked<'a>, T: Taken> TcpEndpoint<'a, A, T> {
     /// An endpoint on `sockets`, which do not block, for messages of one size; `sources` are the addresses of the source
-    /// regions, one a socket, which the caller keeps alive longer than the endpoint.
+    /// regions, one a socket, which the caller keeps alive longer than the endpoint, and `taken` can send from.
     ///
     /// # Errors
     /// [`ErrorKind::OpenFiles`] where the kernel can't be asked for all of them at once.
-    pub fn new(sockets: &'a [TcpStream], sources: &[u64], slots: Slots, stop: &'a Stop) -> Result<Self> {
+    pub fn new(
+        sockets: &'a [TcpStream],
+        sources: &[u64],
+        slots: Slots,
+        stop: &'a Stop,
+        taken: T,
+    ) -> Result<Self> {
         let lanes = sockets.iter().zip(sources).map(|(socket, &source)| Lane::new(socket, source)).collect();
-        Ok(Self { lanes, slots, stop, acks: A::new(sockets)? })
+        Ok(Self { lanes, slots, stop, acks: A::new(sockets)?, taken })
     }
 }
 
@@ -67,8 +102,8 @@ impl<'a> Lane<'a> {
 
     fn send(&self, mut address: u64, mut left: usize, stop: &Stop) -> Result<()> {
         while left > 0 {
-            // SAFETY: `left` bytes at `address` lie in the source region, which outlives the endpoint; the kernel
-            // only reads them.
+            // SAFETY: `left` bytes at `address` lie in the source region or a stage, which outlive the call; the kernel only
+            // reads them.
             let sent = unsafe {
                 libc::send(self.socket.as_raw_fd(), address as *const libc::c_void, left, libc::MSG_NOSIGNAL)
             };
@@ -120,11 +155,11 @@ impl<'a> Lane<'a> {
     }
 }
 
-impl<'a, A: Asked<'a>> Endpoint for TcpEndpoint<'a, A> {
+impl<'a, A: Asked<'a>, T: Taken> Endpoint for TcpEndpoint<'a, A, T> {
     #[inline]
     fn post_write(&mut self, qp: usize, slot: u64, _signal: Signal) -> Result<()> {
         let lane = &self.lanes[qp];
-        lane.send(lane.source + self.slots.offset(slot), self.slots.size as usize, self.stop)
+        self.taken.send(lane, lane.source + self.slots.offset(slot), self.slots.size, self.stop)
     }
 
     #[inline]

@@ -187,6 +187,9 @@ pub enum EndInfo {
         rkeys: Vec<u32>,
         /// This end's memory.
         memory: EndMemory,
+        /// Where the peer may write what this end's processor looks at; absent where no end has GPU memory.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        flags: Option<FlagsAt>,
     },
     /// A listener for the data connections, at the server; nothing of the kind at the client.
     Tcp {
@@ -199,6 +202,15 @@ pub enum EndInfo {
         /// This end's memory.
         memory: EndMemory,
     },
+}
+
+/// Memory for what the processor looks at, beside GPU memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlagsAt {
+    /// Its first byte.
+    pub address: u64,
+    /// The key to it.
+    pub rkey: u32,
 }
 
 /// A stretch of writes between two meetings on the control channel.

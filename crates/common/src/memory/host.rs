@@ -46,6 +46,7 @@ impl HostBuffer {
         let (page, page_flags) = match kind {
             MemoryKind::Host => (1, MapFlags::empty()),
             MemoryKind::HostHuge => (HUGE_PAGE, MapFlags::MAP_HUGETLB | MapFlags::MAP_HUGE_2MB),
+            MemoryKind::Cuda => return Err(refused(libc::EINVAL)),
         };
         let bytes = len.checked_next_multiple_of(page).and_then(|bytes| usize::try_from(bytes).ok());
         let bytes = bytes.and_then(NonZeroUsize::new).ok_or_else(|| refused(libc::EINVAL))?;
@@ -71,6 +72,22 @@ impl HostBuffer {
         );
         self.start.as_ptr().cast::<u8>().wrapping_add(offset as usize)
     }
+
+    /// Copies `bytes` to `offset`, which with host memory always works. Panics where they don't fit.
+    pub fn write_at(&self, offset: u64, bytes: &[u8]) {
+        let to = self.at(offset, bytes.len());
+        // SAFETY: `at` has checked the range; the mapping lives as long as `self`. The adapter may read it at the
+        // same time and would then send a mix, which callers exclude by filling between rounds.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+    }
+
+    /// Copies from `offset` into `bytes`, which with host memory always works. Panics where they don't fit.
+    pub fn read_at(&self, offset: u64, bytes: &mut [u8]) {
+        let from = self.at(offset, bytes.len());
+        // SAFETY: `at` has checked the range. The peer's adapter may write it at the same time; callers read after
+        // the peer has said that its round is over, and a byte that still changes is found wrong or right.
+        unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len()) };
+    }
 }
 
 impl Buffer for HostBuffer {
@@ -86,18 +103,14 @@ impl Buffer for HostBuffer {
         self.len as u64
     }
 
-    fn write_at(&self, offset: u64, bytes: &[u8]) {
-        let to = self.at(offset, bytes.len());
-        // SAFETY: `at` has checked the range; the mapping lives as long as `self`. The adapter may read it at the
-        // same time and would then send a mix, which callers exclude by filling between rounds.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        HostBuffer::write_at(self, offset, bytes);
+        Ok(())
     }
 
-    fn read_at(&self, offset: u64, bytes: &mut [u8]) {
-        let from = self.at(offset, bytes.len());
-        // SAFETY: `at` has checked the range. The peer's adapter may write it at the same time; callers read after
-        // the peer has said that its round is over, and a byte that still changes is found wrong or right.
-        unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len()) };
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
+        HostBuffer::read_at(self, offset, bytes);
+        Ok(())
     }
 }
 

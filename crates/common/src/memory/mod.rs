@@ -1,11 +1,15 @@
 //! Memory that an endpoint can use, chosen before the run: the loop sees an address and keys.
 
+mod end;
+mod gpu;
 mod host;
 mod inspect;
 
+pub use end::{EndBuffer, EndMemory};
+pub use gpu::{GpuMemory, GpuPath, GpuUse, Refusal};
 use host::check_huge_pages;
 pub use host::{HostBuffer, check_available};
-pub use inspect::Inspector;
+pub use inspect::{Inspector, LastByte};
 
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +26,8 @@ pub enum MemoryKind {
     Host,
     /// Anonymous pages of 2 MiB.
     HostHuge,
+    /// Memory of a GPU.
+    Cuda,
 }
 
 impl MemoryKind {
@@ -30,6 +36,7 @@ impl MemoryKind {
         match self {
             Self::Host => "host memory",
             Self::HostHuge => "host memory in pages of 2 MiB",
+            Self::Cuda => "GPU memory",
         }
     }
 }
@@ -91,25 +98,15 @@ pub trait Buffer {
         self.len() == 0
     }
     /// Copies `bytes` to `offset`. Panics where they don't fit: offsets come from the layout.
-    fn write_at(&self, offset: u64, bytes: &[u8]);
+    ///
+    /// # Errors
+    /// Those of the GPU that has the memory; there are none with host memory.
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()>;
     /// Copies from `offset` into `bytes`. Panics where they don't fit.
-    fn read_at(&self, offset: u64, bytes: &mut [u8]);
-}
-
-/// The memory of one end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EndMemory {
-    /// What this end got.
-    pub kind: MemoryKind,
-    /// Its length.
-    pub bytes: u64,
-}
-
-impl EndMemory {
-    /// Of `buffer`.
-    pub fn of<B: Buffer>(buffer: &B) -> Self {
-        Self { kind: buffer.kind(), bytes: buffer.len() }
-    }
+    ///
+    /// # Errors
+    /// As [`Buffer::write_at`].
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<()>;
 }
 
 /// Patterns go through a piece of this size: it stays in the first-level cache, and bounds what a copy needs.
@@ -125,7 +122,16 @@ pub enum Fill {
 }
 
 /// Fills the slots of the region at `base` with `pattern`, whose offsets count from the region's start.
-pub fn fill_slots<B: Buffer>(buffer: &B, base: u64, slots: Slots, pattern: Pattern, fill: Fill) {
+///
+/// # Errors
+/// Those of the memory.
+pub fn fill_slots<B: Buffer>(
+    buffer: &B,
+    base: u64,
+    slots: Slots,
+    pattern: Pattern,
+    fill: Fill,
+) -> Result<()> {
     let mut piece = vec![0; PIECE];
     each_piece(slots, slots.count, |offset, length| {
         let bytes = &mut piece[..length];
@@ -133,11 +139,14 @@ pub fn fill_slots<B: Buffer>(buffer: &B, base: u64, slots: Slots, pattern: Patte
             Fill::Right => pattern.fill(offset, bytes),
             Fill::Poison => pattern.poison(offset, bytes),
         }
-        buffer.write_at(base + offset, bytes);
-    });
+        buffer.write_at(base + offset, bytes)
+    })
 }
 
 /// Checks the first `used` slots of the region at `base`, which belongs to queue pair `qp`.
+///
+/// # Errors
+/// Those of the memory.
 pub fn check_slots<B: Buffer>(
     buffer: &B,
     base: u64,
@@ -145,27 +154,29 @@ pub fn check_slots<B: Buffer>(
     used: u64,
     pattern: Pattern,
     qp: u32,
-) -> Checked {
+) -> Result<Checked> {
     let mut piece = vec![0; PIECE];
     let mut checked = Checked::default();
     each_piece(slots, used, |offset, length| {
         let bytes = &mut piece[..length];
-        buffer.read_at(base + offset, bytes);
+        buffer.read_at(base + offset, bytes)?;
         checked.merge(pattern.check(qp, offset, bytes));
-    });
-    checked
+        Ok(())
+    })?;
+    Ok(checked)
 }
 
-fn each_piece(slots: Slots, count: u64, mut visit: impl FnMut(u64, usize)) {
+fn each_piece(slots: Slots, count: u64, mut visit: impl FnMut(u64, usize) -> Result<()>) -> Result<()> {
     for slot in 0..count {
         let (begin, end) = (slots.offset(slot), slots.offset(slot) + slots.size);
         let mut offset = begin;
         while offset < end {
             let length = (end - offset).min(PIECE as u64);
-            visit(offset, length as usize);
+            visit(offset, length as usize)?;
             offset += length;
         }
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -179,11 +190,11 @@ mod tests {
         for size in [1, 3, 64, 1000, 4096, 40_000] {
             let slots = Slots::of(size);
             let buffer = HostBuffer::new(size.next_multiple_of(4096) + 4096, MemoryKind::Host).unwrap();
-            fill_slots(&buffer, 4096, slots, pattern, Fill::Right);
-            let clean = check_slots(&buffer, 4096, slots, slots.count, pattern, 1);
+            fill_slots(&buffer, 4096, slots, pattern, Fill::Right).unwrap();
+            let clean = check_slots(&buffer, 4096, slots, slots.count, pattern, 1).unwrap();
             assert_eq!((clean.checked_bytes, clean.wrong_bytes), (size * slots.count, 0));
-            fill_slots(&buffer, 4096, slots, pattern, Fill::Poison);
-            assert_eq!(check_slots(&buffer, 4096, slots, 1, pattern, 1).wrong_bytes, size);
+            fill_slots(&buffer, 4096, slots, pattern, Fill::Poison).unwrap();
+            assert_eq!(check_slots(&buffer, 4096, slots, 1, pattern, 1).unwrap().wrong_bytes, size);
         }
     }
 

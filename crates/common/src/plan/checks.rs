@@ -28,6 +28,7 @@ impl Plan {
         self.check_threads()?;
         self.check_posting()?;
         self.check_queue_pair()?;
+        self.check_gpu()?;
         self.check_rate_limit()?;
         self.requirements.check(self.traffic)?;
         within("--rounds", self.rounds, 1, MAX_ROUNDS)?;

@@ -123,6 +123,20 @@ impl BufferLayout {
     }
 }
 
+/// Bytes of a queue pair's flags: what goes out and what comes in, and a release of each, in cache lines of their own.
+const FLAGS: u64 = 4 * CACHE_LINE;
+
+/// Bytes of host memory that an end has beside GPU memory, for what the processors look at.
+pub fn flags_len(plan: &Plan) -> u64 {
+    (u64::from(plan.qps) * FLAGS).next_multiple_of(PAGE)
+}
+
+/// The flags of `qp`, in memory at `base`.
+pub fn flags_of(base: u64, qp: usize) -> Regions {
+    let source = base + qp as u64 * FLAGS;
+    Regions { source, sink: source + 2 * CACHE_LINE, release: CACHE_LINE }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::MAX_MSG_SIZE;

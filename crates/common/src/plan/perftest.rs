@@ -27,6 +27,12 @@ impl Plan {
                 "leave --validate out, or start this tool there",
             );
         }
+        if self.gpu.is_some() {
+            return cannot(
+                "the ends can't agree on how messages in GPU memory are told of",
+                "leave --use-cuda and --memory out, or start this tool there",
+            );
+        }
         if self.traffic == Traffic::Unidirectional {
             return Ok(self);
         }

@@ -1,6 +1,7 @@
 //! The header above the table: what was measured, between whom, over what, and under which conditions.
 
 use super::{DeviceKind, Document, Link, LinkEnd, MemoryUse, PerftestEnd, RdmaEnd, TcpEnd, conditions};
+use crate::memory::{GpuPath, GpuUse, Refusal};
 use crate::plan::{Plan, Traffic, Transport};
 use crate::qp::Qpn;
 
@@ -44,6 +45,12 @@ pub(super) fn header(document: &Document, plan: &Plan) -> String {
     }
     if let Some(memory) = &document.memory {
         add("Memory", describe_memory(memory));
+        for (label, gpu) in [("Client GPU", &memory.client_gpu), ("Server GPU", &memory.server_gpu)] {
+            gpu.iter().for_each(|gpu| add(label, describe_gpu(gpu)));
+        }
+        if let Some(method) = gpu_method(memory, plan) {
+            add("Method", method);
+        }
     }
     lines.join("\n")
 }
@@ -109,6 +116,35 @@ fn describe_memory(memory: &MemoryUse) -> String {
         _ => memory.kind.name().to_owned(),
     };
     format!("{kind}{registration}{regions}")
+}
+
+/// A GPU, how its memory is reached, and what did not work before.
+fn describe_gpu(gpu: &GpuUse) -> String {
+    let refused = |refusal: &Refusal| format!("; not by {}: {}", refusal.path.name(), refusal.why);
+    gpu.describe() + &gpu.refused.iter().map(refused).collect::<String>()
+}
+
+/// What a figure with GPU memory is of; `None` where it is of what it says.
+fn gpu_method(memory: &MemoryUse, plan: &Plan) -> Option<String> {
+    let mut gpus = [&memory.client_gpu, &memory.server_gpu].into_iter().flatten();
+    let in_turn = plan.traffic == Traffic::PingPong;
+    let any = gpus.clone().next().is_some();
+    let staged = gpus.any(|gpu| gpu.path == GpuPath::Staged);
+    let words = match (any, staged, in_turn) {
+        (false, _, _) | (true, false, false) => return None,
+        (true, true, true) => {
+            "copy, wire, copy: a message is in host memory before it is sent, and in the GPU's when it counts as \
+             arrived; nothing overlaps"
+        }
+        (true, true, false) => {
+            "the GPU copies messages to and from host memory while others are sent; one is complete when the GPU has it"
+        }
+        (true, false, true) => {
+            "a flag in host memory follows each message on its queue pair, and its arrival is what is seen: that the \
+             adapter has written the message, not that a kernel would see it"
+        }
+    };
+    Some(words.to_owned())
 }
 
 /// How many writes go to the adapter at once, where it is more than one.

@@ -37,7 +37,7 @@ use crate::error::Error;
 use crate::gid::{Gid, GidEntry, LinkLayer};
 use crate::intervals::Intervals;
 use crate::latency::Latency;
-use crate::memory::{EndMemory, MemoryKind, MemoryRequest};
+use crate::memory::{EndMemory, GpuUse, MemoryKind, MemoryRequest};
 use crate::plan::{Plan, Role};
 use crate::qp::Qpn;
 use crate::units::Bandwidth;
@@ -220,7 +220,7 @@ pub struct TcpEnd {
 /// The memory of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryUse {
-    /// What kind it is on both ends; where they differ, pages of the base size.
+    /// What kind it is on both ends; where they differ, host memory.
     pub kind: MemoryKind,
     /// What kind the client got; absent where it does not tell.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -234,6 +234,12 @@ pub struct MemoryUse {
     /// Bytes at the server; absent where it does not tell.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub server_bytes: Option<u64>,
+    /// Whose the client's is and how it is reached; absent where it is host memory.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub client_gpu: Option<GpuUse>,
+    /// Whose the server's is and how it is reached; absent where it is host memory.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub server_gpu: Option<GpuUse>,
     /// How it was registered; absent over TCP.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub registration: Option<String>,
@@ -255,13 +261,18 @@ impl MemoryUse {
             Role::Client => (Some(ours), theirs),
             Role::Server => (theirs, Some(ours)),
         };
-        let same = theirs.is_none_or(|theirs| theirs.kind == ours.kind);
+        let kinds = [&client, &server].map(|end| end.as_ref().map(|end| end.kind));
+        let bytes = [&client, &server].map(|end| end.as_ref().map(|end| end.bytes));
+        let known = kinds[0].or(kinds[1]).unwrap_or(MemoryKind::Host);
+        let same = kinds.into_iter().flatten().all(|kind| kind == known);
         Self {
-            kind: if same { ours.kind } else { MemoryKind::Host },
-            client_kind: client.map(|end| end.kind),
-            server_kind: server.map(|end| end.kind),
-            client_bytes: client.map(|end| end.bytes),
-            server_bytes: server.map(|end| end.bytes),
+            kind: if same { known } else { MemoryKind::Host },
+            client_kind: kinds[0],
+            server_kind: kinds[1],
+            client_bytes: bytes[0],
+            server_bytes: bytes[1],
+            client_gpu: client.and_then(|end| end.gpu),
+            server_gpu: server.and_then(|end| end.gpu),
             registration,
             regions,
         }

@@ -233,6 +233,8 @@ mod tests {
             kind: MemoryKind::Host,
             client_kind: Some(MemoryKind::Host),
             server_kind: Some(MemoryKind::Host),
+            client_gpu: None,
+            server_gpu: None,
             client_bytes: Some(393_216),
             server_bytes: Some(393_216),
             registration: Some("ibv_reg_mr, relaxed ordering".into()),

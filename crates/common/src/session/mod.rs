@@ -25,7 +25,9 @@ use crate::error::{Error, ErrorKind, Origin, Result};
 use crate::exchange::message::EndInfo;
 use crate::exchange::tcp::TcpChannel;
 use crate::exchange::{Channel, Message, out_of_order, while_working};
-use crate::memory::{Buffer, EndMemory, Fill, HostBuffer, Inspector, check_slots, fill_slots};
+use crate::memory::{
+    Buffer, EndBuffer, EndMemory, Fill, GpuMemory, Inspector, LastByte, check_slots, fill_slots,
+};
 use crate::perftest::PerftestChannel;
 use crate::plan::{BufferLayout, Plan, Role, Slots, Traffic};
 use crate::report::{Conditions, Evidence, Link, MemoryUse};
@@ -56,8 +58,16 @@ pub trait MeasureInTurn {
 /// How many bytes tell whether this end is being written to: a cache line, which the first message of each turn begins in.
 const MARKED_BYTES: usize = 64;
 
+/// The memory of `role` under `plan`.
+fn allocate(plan: &Plan, role: Role, layout: BufferLayout) -> Result<EndBuffer> {
+    match plan.gpu_of(role) {
+        None => plan.memory.allocate(layout.total_len()).map(EndBuffer::Host),
+        Some(gpu) => GpuMemory::new(gpu, layout.total_len()).map(EndBuffer::Gpu),
+    }
+}
+
 enum Data {
-    Rdma(rdma::RdmaSession),
+    Rdma(Box<rdma::RdmaSession>),
     Tcp(tcp::TcpSession),
 }
 
@@ -120,14 +130,13 @@ impl Session {
     ) -> Result<Self> {
         let plan = agreed.plan().clone();
         let layout = BufferLayout::new(&plan, role);
-        let buffer = while_working(channel, || plan.memory.allocate(layout.total_len()))?;
-        let ours = EndMemory::of(&buffer);
+        let buffer = while_working(channel, || allocate(&plan, role, layout))?;
         let conditions = Conditions::of(role, local.bound(), &buffer, local.files())?;
         let (data, link, theirs) = match (local.port(), agreed.addressing()) {
             (Some(chosen), Some(addressing)) => {
                 let ground = Ground { chosen, plan: &plan, layout, role, files: local.files() };
                 let (session, link, theirs) = rdma::bring_up(channel, ground, addressing, agreed, buffer)?;
-                (Data::Rdma(session), link, theirs)
+                (Data::Rdma(Box::new(session)), link, theirs)
             }
             _ => {
                 let (session, link, theirs) = tcp::bring_up(channel, &plan, buffer, role, local.files())?;
@@ -135,7 +144,7 @@ impl Session {
             }
         };
         meet(channel)?;
-        let registration = data.registration();
+        let (ours, registration) = (data.end_memory(), data.registration());
         let regions = registration.is_some().then(|| plan.memory_regions());
         let memory = MemoryUse::of(role, ours, Some(theirs), registration, regions);
         Ok(Self::new(local, role, plan, layout, data, link, memory, conditions))
@@ -160,8 +169,7 @@ impl Session {
         let mtu = plan.path_mtu_bytes.unwrap_or(offer.active_mtu_bytes);
         let mtu = mtu.min(channel.swap_system(mtu)?);
         let layout = BufferLayout::new(&plan, role);
-        let buffer = while_working(channel, || plan.memory.allocate(layout.total_len()))?;
-        let ours = EndMemory::of(&buffer);
+        let buffer = while_working(channel, || allocate(&plan, role, layout))?;
         let conditions = Conditions::of(role, local.bound(), &buffer, local.files())?;
         let ground = Ground { chosen, plan: &plan, layout, role, files: local.files() };
         let (session, link, qps) = match role {
@@ -172,8 +180,9 @@ impl Session {
             Role::Server => rdma::receive_perftest(channel, ground, offer, mtu, buffer)?,
         };
         let plan = Plan { qps, ..plan };
-        let data = Data::Rdma(session);
-        let memory = MemoryUse::of(role, ours, None, data.registration(), Some(plan.memory_regions()));
+        let data = Data::Rdma(Box::new(session));
+        let (ours, regions) = (data.end_memory(), plan.memory_regions());
+        let memory = MemoryUse::of(role, ours, None, data.registration(), Some(regions));
         let session = Self::new(local, role, plan, layout, data, link, memory, conditions);
         Ok(Self { with_perftest: true, ..session })
     }
@@ -215,12 +224,15 @@ impl Session {
 
     /// Whether the first bytes that this end may be written to are not `mark` any more; they are `next` from now on, until
     /// the peer writes there again.
-    pub fn was_written(&self, mark: u8, next: u8) -> bool {
+    ///
+    /// # Errors
+    /// Those of the memory.
+    pub fn was_written(&self, mark: u8, next: u8) -> Result<bool> {
         let (buffer, at) = (self.data.buffer(), self.layout.sink(0));
         let mut bytes = [0; MARKED_BYTES];
-        buffer.read_at(at, &mut bytes);
-        buffer.write_at(at, &[next; MARKED_BYTES]);
-        bytes.iter().any(|&byte| byte != mark)
+        buffer.read_at(at, &mut bytes)?;
+        buffer.write_at(at, &[next; MARKED_BYTES])?;
+        Ok(bytes.iter().any(|&byte| byte != mark))
     }
 
     /// The plan that both ends hold.
@@ -254,43 +266,65 @@ impl Session {
     }
 
     /// Fills this end's sources with what it will write in a round.
-    pub fn fill_sources(&self, slots: Slots, point: u32, round: u32) {
-        for qp in 0..self.plan.qps {
+    ///
+    /// # Errors
+    /// Those of the memory.
+    pub fn fill_sources(&self, slots: Slots, point: u32, round: u32) -> Result<()> {
+        (0..self.plan.qps).try_for_each(|qp| {
             let pattern = Pattern::new(self.role.writes(), qp, point, round);
-            fill_slots(self.data.buffer(), self.layout.source(qp), slots, pattern, Fill::Right);
-        }
+            fill_slots(self.data.buffer(), self.layout.source(qp), slots, pattern, Fill::Right)
+        })
     }
 
     /// Fills this end's sinks with what can't be mistaken for what the peer will write in a round.
-    pub fn poison_sinks(&self, slots: Slots, point: u32, round: u32) {
-        for qp in 0..self.plan.qps {
+    ///
+    /// # Errors
+    /// Those of the memory.
+    pub fn poison_sinks(&self, slots: Slots, point: u32, round: u32) -> Result<()> {
+        (0..self.plan.qps).try_for_each(|qp| {
             let pattern = Pattern::new(self.arriving(), qp, point, round);
-            fill_slots(self.data.buffer(), self.layout.sink(qp), slots, pattern, Fill::Poison);
-        }
+            fill_slots(self.data.buffer(), self.layout.sink(qp), slots, pattern, Fill::Poison)
+        })
     }
 
     /// Clears the bytes of this end's sink that are polled: none may hold the number of an earlier message.
-    pub fn clear_marks(&self, slots: Slots) {
-        for mark in [slots.size - 1, self.layout.release()] {
-            self.data.buffer().write_at(self.layout.sink(0) + mark, &[0]);
+    ///
+    /// # Errors
+    /// Those of the memory.
+    pub fn clear_marks(&self, slots: Slots) -> Result<()> {
+        if self.data.last_byte() == LastByte::Pattern {
+            return Ok(());
+        }
+        let marks = [slots.size - 1, self.layout.release()];
+        let clear = |mark| self.data.buffer().write_at(self.layout.sink(0) + mark, &[0]);
+        marks.into_iter().try_for_each(clear)
+    }
+
+    /// Clears the flags that tell of messages, where there are any.
+    pub fn clear_flags(&self) {
+        if let Data::Rdma(session) = &self.data {
+            session.clear_flags();
         }
     }
 
     /// Looks at each message that the peer writes in its turn in a round.
-    pub fn inspector(&self, slots: Slots, point: u32, round: u32) -> Inspector<'_, HostBuffer> {
+    pub fn inspector(&self, slots: Slots, point: u32, round: u32) -> Inspector<'_, EndBuffer> {
         let pattern = Pattern::new(self.arriving(), 0, point, round);
-        Inspector::new(self.data.buffer(), self.layout.sink(0), slots.size, pattern)
+        Inspector::new(self.data.buffer(), self.layout.sink(0), slots.size, pattern, self.data.last_byte())
     }
 
     /// Checks what the peer has written in a round, of which it says how many messages went over each queue pair.
-    pub fn check_sinks(&self, slots: Slots, point: u32, round: u32, per_qp: &[u64]) -> Checked {
+    ///
+    /// # Errors
+    /// Those of the memory.
+    pub fn check_sinks(&self, slots: Slots, point: u32, round: u32, per_qp: &[u64]) -> Result<Checked> {
         let mut checked = Checked::default();
         for (qp, &messages) in (0..self.plan.qps).zip(per_qp) {
             let pattern = Pattern::new(self.arriving(), qp, point, round);
             let used = slots.used_by(messages);
-            checked.merge(check_slots(self.data.buffer(), self.layout.sink(qp), slots, used, pattern, qp));
+            checked.merge(check_slots(self.data.buffer(), self.layout.sink(qp), slots, used, pattern, qp)?);
         }
-        checked
+        Ok(checked)
     }
 
     fn arriving(&self) -> Direction {
@@ -305,7 +339,7 @@ impl Session {
         let crew = Crew { plan: &self.plan, stops, cores: &self.cores, observer: &self.observer };
         match &self.data {
             Data::Rdma(session) => {
-                session.measure(slots, crew, measures).map_err(|error| self.with_counters(error))
+                session.measure(slots, crew, self.layout, measures).map_err(|error| self.with_counters(error))
             }
             Data::Tcp(session) => session.measure(slots, crew, self.layout, measures),
         }
@@ -327,8 +361,8 @@ impl Session {
         })
     }
 
-    /// Runs `body` while this end can be written to: over RDMA the adapter does that alone, over TCP threads
-    /// receive.
+    /// Runs `body` while this end can be written to: over RDMA the adapter does that alone, over TCP threads receive, and
+    /// where host memory stands for a GPU's, threads copy.
     ///
     /// # Errors
     /// Those of `body`; [`ErrorKind::OpenFiles`] where there is no descriptor to receive with.
@@ -338,6 +372,11 @@ impl Session {
                 if self.plan.is_target(self.role) && self.plan.traffic != Traffic::PingPong =>
             {
                 session.as_target(slots, self.layout, &self.observer, body)
+            }
+            Data::Rdma(session)
+                if self.plan.is_target(self.role) && self.plan.traffic != Traffic::PingPong =>
+            {
+                session.as_target(slots, &self.plan, self.layout, &self.observer, body)
             }
             _ => body(),
         }
@@ -362,10 +401,25 @@ impl Session {
 }
 
 impl Data {
-    fn buffer(&self) -> &HostBuffer {
+    fn buffer(&self) -> &EndBuffer {
         match self {
             Self::Rdma(session) => session.buffer(),
             Self::Tcp(session) => session.buffer(),
+        }
+    }
+
+    fn end_memory(&self) -> EndMemory {
+        match self {
+            Self::Rdma(session) => session.end_memory(),
+            Self::Tcp(session) => EndMemory::of(session.buffer(), tcp::staged(session.buffer())),
+        }
+    }
+
+    /// By what the arrival of a message in turn is seen.
+    fn last_byte(&self) -> LastByte {
+        match self {
+            Self::Rdma(session) => session.last_byte(),
+            Self::Tcp(_) => LastByte::Number,
         }
     }
 

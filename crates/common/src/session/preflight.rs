@@ -1,6 +1,7 @@
 //! What this end can't do, found out before anything is allocated or anybody is bothered.
 
 use super::negotiate::LocalEnd;
+use crate::cuda::{Driver, GpuName, choose};
 use crate::device::{ChosenPort, DeviceLimits};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memlock::LockedMemory;
@@ -14,15 +15,39 @@ use crate::units::ByteSize;
 /// [`ErrorKind::Memory`], [`ErrorKind::Memlock`], [`ErrorKind::OpenFiles`] or [`ErrorKind::DeviceLimit`].
 pub fn check_local(plan: &Plan, local: &LocalEnd, role: Role) -> Result<()> {
     let layout = BufferLayout::new(plan, role);
+    if let Some(gpu) = plan.gpu_of(role) {
+        check_gpu(gpu, layout.total_len())?;
+    }
+    let on_host = plan.gpu_of(role).is_none();
     if let (Transport::Rdma, Some(port)) = (plan.transport, local.port()) {
         let limits = LockedMemory::of_this_process(local.files());
-        limits.check(layout.total_len(), &layout.describe(), port.context.name())?;
+        if on_host {
+            limits.check(layout.total_len(), &layout.describe(), port.context.name())?;
+        }
         check_device(plan, port)?;
     }
     if plan.transport == Transport::Tcp {
         open_files::make_room(plan.sockets())?;
     }
-    plan.memory.check(layout.total_len(), &layout.describe(), local.files())
+    if on_host { plan.memory.check(layout.total_len(), &layout.describe(), local.files()) } else { Ok(()) }
+}
+
+/// Whether the GPU is there. What it has free is seen when the memory is taken: it may be another's by then.
+fn check_gpu(gpu: &GpuName, need: u64) -> Result<()> {
+    let gpu = choose(Driver::load()?, gpu)?;
+    if need <= gpu.memory_bytes {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::Memory,
+        format!(
+            "this run needs {} of GPU memory and {} has {}",
+            ByteSize(need),
+            gpu.describe(),
+            ByteSize(gpu.memory_bytes)
+        ),
+    )
+    .hint("use a smaller --size or fewer --qp"))
 }
 
 fn check_device(plan: &Plan, chosen: &ChosenPort) -> Result<()> {
@@ -58,7 +83,7 @@ pub fn check_device_limits(plan: &Plan, device: &str, limits: &DeviceLimits) -> 
         ))
     };
     at_most("--qp", plan.qps, limits.max_qp, "queue pairs")?;
-    at_most("--tx-depth", plan.tx_depth, limits.max_qp_wr, "outstanding writes")?;
+    at_most("--tx-depth", plan.queue_depth(), limits.max_qp_wr, "outstanding writes")?;
     at_most("--mr-per-qp", plan.memory_regions(), limits.max_mr, "memory regions")?;
     at_most("--threads", plan.threads, limits.max_cq, "completion queues")?;
     at_most("--qp", plan.completion_entries(), limits.max_cqe, "completion queue entries")

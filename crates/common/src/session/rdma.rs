@@ -1,10 +1,13 @@
 //! Bringing up queue pairs and registered memory.
 
+mod gpu;
 mod perftest;
 mod registered;
+mod staged;
 
 pub(super) use perftest::{join_perftest, receive_perftest};
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use self::registered::Registered;
@@ -19,14 +22,14 @@ use crate::endpoint::verbs::{
     self, Classic, DeviceLabel, Extended, Fetched, Inline, VerbsEndpoint, VerbsPingPong, WritePath,
 };
 use crate::error::{Error, ErrorKind, Result};
-use crate::exchange::message::EndInfo;
+use crate::exchange::message::{EndInfo, FlagsAt};
 use crate::exchange::{Channel, while_working};
 use crate::gid::{Addressing, GidEntry};
 use crate::host::HostFiles;
-use crate::memory::{Buffer, EndMemory, HostBuffer};
-use crate::mr::{Ordering, ProtectionDomain};
-use crate::plan::{BufferLayout, Plan, Regions, Role, Slots};
-use crate::qp::{Calls, Path, QpAddress, QueuePair};
+use crate::memory::{Buffer, EndBuffer, EndMemory, GpuPath, LastByte};
+use crate::mr::ProtectionDomain;
+use crate::plan::{BufferLayout, Plan, Regions, Role, Slots, flags_of};
+use crate::qp::{Calls, Path, QpAddress, QpAttributes, QueuePair};
 use crate::report::{DeviceKind, Evidence, Link, LinkEnd, RdmaEnd};
 
 /// Queue pairs in RTS and what they need. Fields are dropped in this order: queue pairs before the memory that
@@ -37,6 +40,10 @@ pub(super) struct RdmaSession {
     cqs: Vec<Arc<CompletionQueue>>,
     memory: Registered,
     paths: Vec<WritePath>,
+    /// The paths of flags, where any end has GPU memory; and where they are here.
+    flag_paths: Vec<WritePath>,
+    /// How the peer's GPU memory is reached, if it has any.
+    peer_path: Option<GpuPath>,
     posting: Posting,
     inline_bytes: u64,
     post_list: u32,
@@ -71,7 +78,7 @@ struct Made {
 }
 
 impl Made {
-    fn new(chosen: &ChosenPort, plan: &Plan, buffer: HostBuffer, role: Role) -> Result<Self> {
+    fn new(chosen: &ChosenPort, plan: &Plan, buffer: EndBuffer, role: Role) -> Result<Self> {
         let pd = Arc::new(ProtectionDomain::new(&chosen.context)?);
         let memory = Registered::new(&pd, plan, buffer, role)?;
         let cq = |_| CompletionQueue::new(&chosen.context, plan.completion_entries()).map(Arc::new);
@@ -104,7 +111,7 @@ impl Half {
         channel: &mut (dyn Channel + Send),
         ground: Ground,
         sgid: Option<&GidEntry>,
-        buffer: HostBuffer,
+        buffer: EndBuffer,
     ) -> Result<Self> {
         let Ground { chosen, plan, role, files, .. } = ground;
         check_traffic_class(plan, sgid)?;
@@ -120,7 +127,7 @@ impl Half {
 
     /// Where the peer may write, for each queue pair; empty on an end that is not written to.
     fn sinks(&self, ground: Ground) -> Vec<u64> {
-        let base = self.made.memory.buffer().address();
+        let base = self.made.memory.address();
         let sinks = if ground.plan.is_target(ground.role) { ground.plan.qps } else { 0 };
         (0..sinks).map(|qp| base + ground.layout.sink(qp)).collect()
     }
@@ -158,6 +165,8 @@ impl Half {
         })?;
         Ok(RdmaSession {
             paths: write_paths(plan, layout, &memory, peer, role),
+            flag_paths: flag_paths(&memory, peer),
+            peer_path: peer.path,
             inline_bytes: inline_bytes(&qps).into(),
             qps,
             cqs,
@@ -179,7 +188,7 @@ pub(super) fn bring_up(
     ground: Ground,
     addressing: &Addressing,
     agreed: &AgreedPlan,
-    buffer: HostBuffer,
+    buffer: EndBuffer,
 ) -> Result<(RdmaSession, Link, EndMemory)> {
     let Ground { chosen, plan, role, .. } = ground;
     let half = Half::new(channel, ground, addressing.of(role), buffer)?;
@@ -190,7 +199,12 @@ pub(super) fn bring_up(
         qps: half.addresses(),
         rkeys: if sinks.is_empty() { Vec::new() } else { half.made.memory.rkeys() },
         sinks,
-        memory: EndMemory::of(half.made.memory.buffer()),
+        memory: half.made.memory.end_memory(),
+        flags: half
+            .made
+            .memory
+            .flags()
+            .map(|flags| FlagsAt { address: flags.buffer().address(), rkey: flags.rkey() }),
     };
     let (peer, end, memory) = Peer::of(swap_ends(channel, &info)?, plan, role)?;
     check_fabric(&ours, &end, role)?;
@@ -227,9 +241,19 @@ fn queue_pairs(
     let cqs = plan.parts().zip(cqs).flat_map(|(part, cq)| part.map(move |_| cq));
     // A list is one call of ibv_post_send; by ibv_wr_* each of its writes would be two.
     let calls = if plan.post_list > 1 { Calls::Classic } else { Calls::Extended };
-    let qp =
-        |(qp, cq)| QueuePair::new(pd, cq, plan.tx_depth, plan.queue_pair, calls, port_num, starting_psn(qp));
+    let (depth, attributes) = (plan.queue_depth(), attributes(plan));
+    let qp = |(qp, cq)| QueuePair::new(pd, cq, depth, attributes, calls, port_num, starting_psn(qp));
     (0..).zip(cqs).map(qp).collect()
+}
+
+/// What the queue pairs are told. Flags beside GPU memory go inline: the processor has them at hand, and a count is then
+/// what it was when it was posted.
+fn attributes(plan: &Plan) -> QpAttributes {
+    let mut attributes = plan.queue_pair;
+    if plan.gpu.is_some() {
+        attributes.inline_bytes = attributes.inline_bytes.max(staged::COUNT as u32);
+    }
+    attributes
 }
 
 /// A first packet sequence number, 24 bits, that differs from run to run: a late packet of an earlier connection
@@ -275,11 +299,13 @@ struct Peer {
     qps: Vec<QpAddress>,
     sinks: Vec<u64>,
     rkeys: Vec<u32>,
+    flags: Option<FlagsAt>,
+    path: Option<GpuPath>,
 }
 
 impl Peer {
     fn of(info: EndInfo, plan: &Plan, role: Role) -> Result<(Self, RdmaEnd, EndMemory)> {
-        let EndInfo::Rdma { end, qps, sinks, rkeys, memory } = info else {
+        let EndInfo::Rdma { end, qps, sinks, rkeys, memory, flags } = info else {
             return Err(Error::new(ErrorKind::Protocol, "the peer brought up TCP where RDMA was agreed on"));
         };
         let (sinks_wanted, keys_wanted) =
@@ -294,7 +320,11 @@ impl Peer {
                 format!("the peer offered {} where the plan has {}", show(offered), show(wanted)),
             ));
         }
-        Ok((Self { qps, sinks, rkeys }, end, memory))
+        if flags.is_some() != plan.gpu.is_some() {
+            return Err(Error::new(ErrorKind::Protocol, "the peer's flags are not what the plan has"));
+        }
+        let path = memory.gpu.as_ref().map(|gpu| gpu.path);
+        Ok((Self { qps, sinks, rkeys, flags, path }, end, memory))
     }
 
     /// The key to the sink of `qp`.
@@ -318,7 +348,7 @@ fn write_paths(
     if !plan.is_initiator(role) {
         return Vec::new();
     }
-    let base = memory.buffer().address();
+    let base = memory.address();
     let path = |(qp, (&remote_addr, address)): (u32, (&u64, &QpAddress))| WritePath {
         local_addr: base + layout.source(qp),
         remote_addr,
@@ -327,6 +357,19 @@ fn write_paths(
         peer_qpn: address.qpn,
     };
     (0..).zip(peer.sinks.iter().zip(&peer.qps)).map(path).collect()
+}
+
+/// Between the flags of both ends; none where there are none.
+fn flag_paths(memory: &Registered, peer: &Peer) -> Vec<WritePath> {
+    let Some((ours, theirs)) = memory.flags().zip(peer.flags) else { return Vec::new() };
+    let path = |(qp, address): (usize, &QpAddress)| WritePath {
+        local_addr: flags_of(ours.buffer().address(), qp).source,
+        remote_addr: flags_of(theirs.address, qp).sink,
+        lkey: ours.lkey(),
+        rkey: theirs.rkey,
+        peer_qpn: address.qpn,
+    };
+    peer.qps.iter().enumerate().map(path).collect()
 }
 
 fn link(path_mtu_bytes: u32, reason: &str, role: Role, ours: LinkEnd, theirs: LinkEnd) -> Link {
@@ -342,6 +385,11 @@ fn link(path_mtu_bytes: u32, reason: &str, role: Role, ours: LinkEnd, theirs: Li
     }
 }
 
+/// Those of releases, which have a line of their own behind the messages.
+fn releases(paths: &[WritePath], regions: Regions) -> Vec<WritePath> {
+    paths.iter().map(|path| path.behind(regions.release)).collect()
+}
+
 /// What writing in turn needs besides the queue pair.
 struct Turn {
     regions: Regions,
@@ -350,16 +398,29 @@ struct Turn {
 }
 
 impl RdmaSession {
-    pub(super) fn buffer(&self) -> &HostBuffer {
+    pub(super) fn buffer(&self) -> &EndBuffer {
         self.memory.buffer()
     }
 
     pub(super) fn registration(&self) -> String {
-        let ordering = match self.memory.ordering() {
-            Ordering::Strict => "strict ordering",
-            Ordering::Relaxed => "relaxed ordering allowed",
-        };
-        format!("ibv_reg_mr, {ordering}")
+        self.memory.describe()
+    }
+
+    pub(super) fn end_memory(&self) -> EndMemory {
+        self.memory.end_memory()
+    }
+
+    /// Flags tell of messages where there are any.
+    pub(super) fn last_byte(&self) -> LastByte {
+        if self.memory.flags().is_some() { LastByte::Pattern } else { LastByte::Number }
+    }
+
+    /// No flag may hold the number of an earlier message, or count.
+    pub(super) fn clear_flags(&self) {
+        if let Some(flags) = self.memory.flags() {
+            let buffer = flags.buffer();
+            buffer.write_at(0, &vec![0; buffer.len() as usize]);
+        }
     }
 
     /// The endpoint's type is chosen here, once for a stretch.
@@ -367,14 +428,27 @@ impl RdmaSession {
         &self,
         slots: Slots,
         crew: Crew,
+        layout: BufferLayout,
         measures: Vec<M>,
     ) -> Result<()> {
-        match (self.posting, slots.size <= self.inline_bytes) {
+        if self.is_staged() {
+            return self.measure_staged(slots, crew, layout, measures);
+        }
+        match (self.posting, self.goes_inline(slots)) {
             (Posting::Extended, false) => self.measure_by::<Extended<Fetched>, M>(slots, crew, measures),
             (Posting::Extended, true) => self.measure_by::<Extended<Inline>, M>(slots, crew, measures),
             (Posting::Classic, false) => self.measure_by::<Classic<Fetched>, M>(slots, crew, measures),
             (Posting::Classic, true) => self.measure_by::<Classic<Inline>, M>(slots, crew, measures),
         }
+    }
+
+    fn is_extended(&self) -> bool {
+        self.posting == Posting::Extended
+    }
+
+    /// The processor can copy small messages, of host memory, into the request.
+    fn goes_inline(&self, slots: Slots) -> bool {
+        slots.size <= self.inline_bytes && self.memory.buffer().gpu().is_none()
     }
 
     fn measure_by<P: verbs::Posting, M: Measure + Send>(
@@ -383,11 +457,8 @@ impl RdmaSession {
         crew: Crew,
         measures: Vec<M>,
     ) -> Result<()> {
-        let (device, cqs, qps, paths) = (&self.device, &self.cqs, &self.qps, &self.paths);
-        let post_list = self.post_list;
         crew.run(measures, |Share { thread, part, .. }| {
-            let (qps, paths) = (&qps[part.clone()], &paths[part]);
-            Ok(VerbsEndpoint::<P>::new(device, &cqs[thread], qps, paths, slots, post_list))
+            Ok(self.endpoint_of::<P>(&self.paths, slots, self.post_list, thread, part))
         })
     }
 
@@ -399,8 +470,12 @@ impl RdmaSession {
         signal_every: u32,
         measure: M,
     ) -> Result<()> {
-        let turn = Turn { regions: layout.regions(self.memory.buffer().address()), signal_every, slots };
-        match (self.posting, slots.size <= self.inline_bytes) {
+        if let Some(flags) = self.memory.flags() {
+            let regions = flags_of(flags.buffer().address(), 0);
+            return self.measure_flagged(Turn { regions, signal_every, slots }, layout, measure);
+        }
+        let turn = Turn { regions: layout.regions(self.memory.address()), signal_every, slots };
+        match (self.posting, self.goes_inline(slots)) {
             (Posting::Extended, false) => measure.run(&mut self.in_turn::<Extended<Fetched>>(turn)),
             (Posting::Extended, true) => measure.run(&mut self.in_turn::<Extended<Inline>>(turn)),
             (Posting::Classic, false) => measure.run(&mut self.in_turn::<Classic<Fetched>>(turn)),
@@ -410,13 +485,26 @@ impl RdmaSession {
 
     fn in_turn<P: verbs::Posting>(&self, turn: Turn) -> VerbsPingPong<P> {
         let Turn { regions, signal_every, slots } = turn;
-        let paths: Vec<WritePath> = self.paths.iter().map(|path| path.behind(regions.release)).collect();
-        let releases = self.endpoint(Slots::of(1), &paths);
+        let releases = releases(&self.paths, regions);
+        let releases = self.endpoint(Slots::of(1), &releases);
         VerbsPingPong::new(self.endpoint(slots, &self.paths), releases, regions, slots.size, signal_every)
     }
 
     fn endpoint<P: verbs::Posting>(&self, slots: Slots, paths: &[WritePath]) -> VerbsEndpoint<P> {
         VerbsEndpoint::new(&self.device, &self.cqs[0], &self.qps, paths, slots, self.post_list)
+    }
+
+    /// Of the queue pairs of one thread, which are `part`.
+    fn endpoint_of<P: verbs::Posting>(
+        &self,
+        paths: &[WritePath],
+        slots: Slots,
+        post_list: u32,
+        thread: usize,
+        part: Range<usize>,
+    ) -> VerbsEndpoint<P> {
+        let (qps, paths) = (&self.qps[part.clone()], &paths[part]);
+        VerbsEndpoint::new(&self.device, &self.cqs[thread], qps, paths, slots, post_list)
     }
 
     pub(super) fn evidence(&self, role: Role) -> Evidence {

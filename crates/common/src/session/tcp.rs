@@ -14,14 +14,19 @@ use super::threads::{Crew, Share};
 use super::{Measure, MeasureInTurn, STEP_LIMIT, swap_ends};
 use crate::addresses::host_addresses;
 use crate::contention::Observer;
-use crate::endpoint::tcp::{AskAll, AskReady, Asked, FEW, Receiver, RoundOver, TcpEndpoint, TcpPingPong};
+use crate::cuda::PinnedBuffer;
+use crate::endpoint::PingPong;
+use crate::endpoint::staged::{Inbound, Outbound, StagedPingPong};
+use crate::endpoint::tcp::{
+    AskAll, AskReady, Asked, FEW, InPlace, Landing, Receiver, RoundOver, Taken, TcpEndpoint, TcpPingPong,
+};
 use crate::error::{Error, ErrorKind, Result, show_io_error};
 use crate::exchange::message::EndInfo;
 use crate::exchange::tcp::{TcpChannel, show_address};
 use crate::exchange::{interrupted, random_token, source, while_working};
 use crate::host::HostFiles;
-use crate::memory::{Buffer, EndMemory, HostBuffer};
-use crate::plan::{BufferLayout, Plan, Role, Slots};
+use crate::memory::{Buffer, EndBuffer, EndMemory, GpuMemory, GpuPath, GpuUse};
+use crate::plan::{BufferLayout, Plan, Regions, Role, Slots};
 use crate::report::{Link, TcpEnd};
 use crate::validate::Direction;
 use crate::watch::Stop;
@@ -31,7 +36,7 @@ pub(super) struct TcpSession {
     outgoing: Vec<TcpStream>,
     incoming: Vec<TcpStream>,
     over: RoundOver,
-    buffer: HostBuffer,
+    buffer: EndBuffer,
 }
 
 /// What a data connection says first: a token, which direction it carries, and for which queue pair.
@@ -41,17 +46,18 @@ const GREETING: usize = 16;
 pub(super) fn bring_up(
     channel: &mut TcpChannel,
     plan: &Plan,
-    buffer: HostBuffer,
+    buffer: EndBuffer,
     role: Role,
     files: &HostFiles,
 ) -> Result<(TcpSession, Link, EndMemory)> {
+    let ours_memory = EndMemory::of(&buffer, staged(&buffer));
     let listener = (role == Role::Server).then(|| listen(channel, plan)).transpose()?;
     let ours = this_end(channel.local_addr()?, files);
     let info = EndInfo::Tcp {
         end: ours.clone(),
         data_port: listener.as_ref().map(|(_, port)| *port),
         token: random_token(),
-        memory: EndMemory::of(&buffer),
+        memory: ours_memory,
     };
     let EndInfo::Tcp { end: theirs, data_port, token, memory } = swap_ends(channel, &info)? else {
         return Err(Error::new(ErrorKind::Protocol, "the peer brought up RDMA where TCP was agreed on"));
@@ -75,6 +81,11 @@ pub(super) fn bring_up(
         Role::Server => (theirs, ours),
     };
     Ok((session, Link::Tcp { client, server }, memory))
+}
+
+/// How a socket comes to a GPU's memory.
+pub(super) fn staged(buffer: &EndBuffer) -> Option<GpuUse> {
+    buffer.gpu().map(|memory| GpuUse::of(memory.gpu(), GpuPath::Staged, Vec::new()))
 }
 
 fn listen(channel: &TcpChannel, plan: &Plan) -> Result<(TcpListener, u16)> {
@@ -158,7 +169,7 @@ fn connect(server: SocketAddr, source: Option<IpAddr>, token: u64, plan: &Plan) 
 
 impl TcpSession {
     /// From `sockets` by direction, then by queue pair.
-    fn new(sockets: Vec<TcpStream>, plan: &Plan, role: Role, buffer: HostBuffer) -> Result<Self> {
+    fn new(sockets: Vec<TcpStream>, plan: &Plan, role: Role, buffer: EndBuffer) -> Result<Self> {
         let (mut outgoing, mut incoming) = (Vec::new(), Vec::new());
         let mut sockets = sockets.into_iter();
         for &direction in plan.directions() {
@@ -168,7 +179,7 @@ impl TcpSession {
         Ok(Self { outgoing, incoming, over: RoundOver::new()?, buffer })
     }
 
-    pub(super) fn buffer(&self) -> &HostBuffer {
+    pub(super) fn buffer(&self) -> &EndBuffer {
         &self.buffer
     }
 
@@ -181,22 +192,29 @@ impl TcpSession {
     ) -> Result<()> {
         let sources: Vec<u64> =
             (0..).map(|qp| self.buffer.address() + layout.source(qp)).take(self.outgoing.len()).collect();
-        if few_each(crew.plan) {
-            self.measure_by::<AskAll, M>(slots, crew, &sources, measures)
-        } else {
-            self.measure_by::<AskReady, M>(slots, crew, &sources, measures)
+        match (self.buffer.gpu(), few_each(crew.plan)) {
+            (None, true) => self.measure_by::<AskAll, _, M>(slots, crew, &sources, measures, || Ok(InPlace)),
+            (None, false) => {
+                self.measure_by::<AskReady, _, M>(slots, crew, &sources, measures, || Ok(InPlace))
+            }
+            // Over PCIe each message comes in pieces anyway: which sockets have acknowledgements is asked for in one way.
+            (Some(gpu), _) => {
+                let outbound = || Outbound::new(gpu.context());
+                self.measure_by::<AskReady, _, M>(slots, crew, &sources, measures, outbound)
+            }
         }
     }
 
-    fn measure_by<'a, A: Asked<'a>, M: Measure + Send>(
+    fn measure_by<'a, A: Asked<'a>, T: Taken, M: Measure + Send>(
         &'a self,
         slots: Slots,
         crew: Crew<'a>,
         sources: &[u64],
         measures: Vec<M>,
+        taken: impl Fn() -> Result<T> + Sync,
     ) -> Result<()> {
         crew.run(measures, |Share { part, stop, .. }| {
-            TcpEndpoint::<A>::new(&self.outgoing[part.clone()], &sources[part], slots, stop)
+            TcpEndpoint::<A, T>::new(&self.outgoing[part.clone()], &sources[part], slots, stop, taken()?)
         })
     }
 
@@ -210,8 +228,18 @@ impl TcpSession {
         let ([outgoing, ..], [incoming, ..]) = (self.outgoing.as_slice(), self.incoming.as_slice()) else {
             return Err(Error::new(ErrorKind::Protocol, "the ends of this plan do not write in turn"));
         };
+        let sockets = (outgoing, incoming);
         let regions = layout.regions(self.buffer.address());
-        measure.run(&mut TcpPingPong::new((outgoing, incoming), regions, slots, stop))
+        match self.buffer.gpu() {
+            None => measure.run(&mut TcpPingPong::new(sockets, regions, slots, stop)),
+            Some(gpu) => {
+                let mirror = PinnedBuffer::new(gpu.context(), gpu.len() as usize)?;
+                mirror.clear();
+                let host = layout.regions(mirror.address());
+                let path = TcpPingPong::new(sockets, host, slots, stop);
+                staged_in_turn(gpu, layout, slots, measure, host, path)
+            }
+        }
     }
 
     pub(super) fn as_target<R>(
@@ -224,12 +252,17 @@ impl TcpSession {
         self.over.retract();
         let receivers = self.receivers(layout)?;
         std::thread::scope(|scope| {
-            for receiver in &receivers {
-                scope.spawn(move || observer.around(|| receiver.round(slots)));
-            }
+            let threads: Vec<_> = receivers
+                .into_iter()
+                .map(|receiver| scope.spawn(move || observer.around(|| receiver.round(slots))))
+                .collect();
             // Also where the body panics.
-            let _over = Announced(&self.over);
-            body()
+            let over = Announced(&self.over);
+            let result = body();
+            drop(over);
+            // What an end could not put into its memory it has hung up on, which is all that the body knows.
+            let landed = threads.into_iter().try_for_each(|thread| thread.join().unwrap_or(Ok(())));
+            landed.and(result)
         })
     }
 
@@ -240,8 +273,28 @@ impl TcpSession {
         let sinks: Vec<u64> =
             (0..).map(|qp| self.buffer.address() + layout.sink(qp)).take(self.incoming.len()).collect();
         let shares = self.incoming.chunks(each).zip(sinks.chunks(each));
-        shares.map(|(sockets, sinks)| Receiver::new(sockets, sinks.to_vec(), &self.over)).collect()
+        shares
+            .map(|(sockets, sinks)| Receiver::new(sockets, sinks.to_vec(), self.landing()?, &self.over))
+            .collect()
     }
+
+    fn landing(&self) -> Result<Landing> {
+        let inbound = |gpu: &GpuMemory| Inbound::new(gpu.context()).map(Landing::Gpu);
+        self.buffer.gpu().map_or(Ok(Landing::Host), inbound)
+    }
+}
+
+/// Runs `measure` over `path` on `host`'s memory, which is laid out as `gpu` is, and copied to and from it.
+pub(super) fn staged_in_turn<M: MeasureInTurn, P: PingPong>(
+    gpu: &GpuMemory,
+    layout: BufferLayout,
+    slots: Slots,
+    measure: M,
+    host: Regions,
+    path: P,
+) -> Result<()> {
+    let device = layout.regions(gpu.address());
+    measure.run(&mut StagedPingPong::new(gpu.context(), path, device, host, slots.size)?)
 }
 
 /// Says that the round is over when it goes.

@@ -11,6 +11,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::ACK;
+use crate::endpoint::staged::Inbound;
 use crate::error::{Error, ErrorKind, Result, show_errno};
 use crate::plan::Slots;
 
@@ -26,9 +27,18 @@ const ROUND_OVER: u64 = u64::MAX;
 pub struct Receiver<'a> {
     sockets: &'a [TcpStream],
     sinks: Vec<u64>,
+    landing: Landing,
     epoll: Epoll,
     // Registered with epoll, so it has to stay as long.
     _over: &'a RoundOver,
+}
+
+/// What the sink regions are.
+pub enum Landing {
+    /// Host memory, into which the kernel puts the bytes.
+    Host,
+    /// Memory of a GPU, which copies them there; a message is acknowledged when all of it is there.
+    Gpu(Inbound),
 }
 
 /// Tells the receivers that their round is over.
@@ -62,11 +72,16 @@ pub(super) fn no_descriptor(call: &str, errno: nix::Error) -> Error {
 }
 
 impl<'a> Receiver<'a> {
-    /// A receiver on `sockets`, which do not block, into the regions at `sinks`.
+    /// A receiver on `sockets`, which do not block, into the regions at `sinks`, which are `landing`'s.
     ///
     /// # Errors
     /// [`ErrorKind::OpenFiles`] with the errno.
-    pub fn new(sockets: &'a [TcpStream], sinks: Vec<u64>, over: &'a RoundOver) -> Result<Self> {
+    pub fn new(
+        sockets: &'a [TcpStream],
+        sinks: Vec<u64>,
+        landing: Landing,
+        over: &'a RoundOver,
+    ) -> Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)
             .map_err(|errno| no_descriptor("epoll_create", errno))?;
         let add = |fd: &dyn AsFd, data| epoll.add(fd.as_fd(), EpollEvent::new(EpollFlags::EPOLLIN, data));
@@ -75,12 +90,18 @@ impl<'a> Receiver<'a> {
             .try_for_each(|(index, socket)| add(socket, index))
             .and_then(|()| add(&over.0, ROUND_OVER))
             .map_err(|errno| no_descriptor("epoll_ctl", errno))?;
-        Ok(Self { sockets, sinks, epoll, _over: over })
+        Ok(Self { sockets, sinks, landing, epoll, _over: over })
     }
 
     /// Receives a round's messages, in `slots` of each region, and acknowledges them, until the round is over. The
     /// control channel tells the story of a peer that is gone.
-    pub fn round(&self, slots: Slots) {
+    ///
+    /// # Errors
+    /// Those of the GPU that has the sinks. The peer then loses its connections.
+    pub fn round(&self, slots: Slots) -> Result<()> {
+        if let Landing::Gpu(inbound) = &self.landing {
+            inbound.bind()?;
+        }
         let begin = |&sink| Progress { slots, sink, messages: 0, offset: 0, ack: Ack::default() };
         let mut lanes: Vec<Progress> = self.sinks.iter().map(begin).collect();
         let mut events = [EpollEvent::empty(); EVENTS];
@@ -89,27 +110,37 @@ impl<'a> Receiver<'a> {
             for event in &events[..ready] {
                 // A round is over once every message is acknowledged, or abandoned: what still comes is of no interest.
                 if event.data() == ROUND_OVER {
-                    return;
+                    return Ok(());
                 }
-                self.attend(event.data(), &mut lanes);
+                self.attend(event.data(), &mut lanes).inspect_err(|_| self.hang_up())?;
             }
         }
     }
 
-    fn attend(&self, index: u64, lanes: &mut [Progress]) {
+    /// Without this the peer would wait for acknowledgements that will not come.
+    fn hang_up(&self) {
+        for socket in self.sockets {
+            let _ = socket.shutdown(std::net::Shutdown::Both);
+        }
+    }
+
+    fn attend(&self, index: u64, lanes: &mut [Progress]) -> Result<()> {
         let index = index as usize;
-        let (Some(socket), Some(lane)) = (self.sockets.get(index), lanes.get_mut(index)) else { return };
+        let (Some(socket), Some(lane)) = (self.sockets.get(index), lanes.get_mut(index)) else {
+            return Ok(());
+        };
         let waited = lane.ack.is_under_way();
-        let Some(waits) = lane.advance_over(socket) else {
+        let Some(waits) = lane.advance_over(socket, &self.landing)? else {
             // Gone for good; it would be ready for ever.
             let _ = self.epoll.delete(socket);
-            return;
+            return Ok(());
         };
         if waits != waited {
             let writing = if waits { EpollFlags::EPOLLOUT } else { EpollFlags::empty() };
             let mut wish = EpollEvent::new(EpollFlags::EPOLLIN | writing, index as u64);
             let _ = self.epoll.modify(socket, &mut wish);
         }
+        Ok(())
     }
 }
 
@@ -125,9 +156,39 @@ struct Progress {
 impl Progress {
     /// Receives what has come and acknowledges it as far as the peer takes it. Whether an acknowledgement still has to
     /// go out; `None` where the connection is over.
-    fn advance_over(&mut self, socket: &TcpStream) -> Option<bool> {
-        self.receive(socket)?;
-        self.ack.send(socket, self.messages)
+    ///
+    /// # Errors
+    /// The GPU's.
+    fn advance_over(&mut self, socket: &TcpStream, landing: &Landing) -> Result<Option<bool>> {
+        let received = match landing {
+            Landing::Host => self.receive(socket),
+            Landing::Gpu(inbound) => self.receive_staged(socket, inbound)?,
+        };
+        Ok(received.and_then(|()| self.ack.send(socket, self.messages)))
+    }
+
+    /// The same for a GPU's memory, by way of the host's.
+    fn receive_staged(&mut self, socket: &TcpStream, inbound: &Inbound) -> Result<Option<()>> {
+        let mut is_over = false;
+        let receive = |to: *mut u8, room: usize| {
+            // SAFETY: `to` has that much room, and is nobody else's during the call.
+            let count = unsafe { libc::recv(socket.as_raw_fd(), to.cast(), room, 0) };
+            is_over = match count {
+                0 => true,
+                ..0 => !may_go_on(&std::io::Error::last_os_error()),
+                _ => false,
+            };
+            usize::try_from(count).ok().filter(|&count| count > 0)
+        };
+        let place = |left: usize| {
+            let at = self.sink + self.slots.offset(self.messages % self.slots.count) + self.offset;
+            let len = (self.slots.size - self.offset).min(left as u64);
+            self.advance(len);
+            (at, len as usize)
+        };
+        // SAFETY: the sink region is device memory, and a message ends within its slot.
+        unsafe { inbound.take(receive, place)? };
+        Ok((!is_over).then_some(()))
     }
 
     fn receive(&mut self, socket: &TcpStream) -> Option<()> {
@@ -233,13 +294,13 @@ mod tests {
         const SOCKETS: usize = 150;
         let buffer = HostBuffer::new(SOCKETS as u64 * 4096, MemoryKind::Host).unwrap();
         let (ours, mut theirs): (Vec<_>, Vec<_>) = (0..SOCKETS).map(|_| pair()).unzip();
-        let sinks = (0..SOCKETS as u64).map(|index| buffer.address() + index * 4096).collect();
+        let sinks: Vec<u64> = (0..SOCKETS as u64).map(|index| buffer.address() + index * 4096).collect();
         let over = RoundOver::new().unwrap();
-        let receiver = Receiver::new(&ours, sinks, &over).unwrap();
         for round in 1..3_u8 {
             over.retract();
             std::thread::scope(|scope| {
-                scope.spawn(|| receiver.round(Slots::of(8)));
+                let receiver = Receiver::new(&ours, sinks.clone(), Landing::Host, &over).unwrap();
+                scope.spawn(move || receiver.round(Slots::of(8)));
                 for socket in &mut theirs {
                     socket.write_all(&[round; 24]).unwrap();
                 }
@@ -283,6 +344,6 @@ mod tests {
         drop(theirs);
         let mut progress =
             Progress { slots: Slots::of(8), sink: 0, messages: 0, offset: 0, ack: Ack::default() };
-        assert_eq!(progress.advance_over(&ours), None);
+        assert_eq!(progress.advance_over(&ours, &Landing::Host).unwrap(), None);
     }
 }

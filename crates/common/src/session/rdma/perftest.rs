@@ -4,7 +4,7 @@ use super::{Ground, Half, Peer, RdmaSession, link};
 use crate::error::{Error, ErrorKind, Result};
 use crate::exchange::Channel;
 use crate::gid::{self, GidEntry, GidType, LinkOffer};
-use crate::memory::HostBuffer;
+use crate::memory::EndBuffer;
 use crate::perftest::{Key, PerftestChannel};
 use crate::plan::{MAX_QPS, Traffic};
 use crate::qp::Path;
@@ -20,7 +20,7 @@ pub(in crate::session) fn join_perftest(
     ground: Ground,
     offer: &LinkOffer,
     mtu_bytes: u32,
-    buffer: HostBuffer,
+    buffer: EndBuffer,
 ) -> Result<(RdmaSession, Link)> {
     let (sgid, reason) = this_ends_address(offer)?;
     let half = Half::new(channel, ground, sgid.as_ref(), buffer)?;
@@ -51,7 +51,7 @@ pub(in crate::session) fn receive_perftest(
     ground: Ground,
     offer: &LinkOffer,
     mtu_bytes: u32,
-    buffer: HostBuffer,
+    buffer: EndBuffer,
 ) -> Result<(RdmaSession, Link, u32)> {
     let first = channel.hear_key()?;
     let (sgid, reason) = address_for(offer, &first, ground, &channel.peer())?;
@@ -119,6 +119,8 @@ fn connect(
         path_mtu: mtu_bytes,
     };
     let peer = Peer {
+        flags: None,
+        path: None,
         qps: theirs.iter().map(|key| key.qp).collect(),
         sinks: theirs.iter().map(|key| key.address).collect(),
         rkeys: theirs.iter().map(|key| key.rkey).collect(),

@@ -2,15 +2,28 @@
 
 use std::sync::Arc;
 
+use super::gpu;
+use crate::cuda::PinnedBuffer;
 use crate::error::Result;
-use crate::memory::HostBuffer;
-use crate::mr::{Access, MemoryRegion, Ordering, ProtectionDomain};
+use crate::memory::{Buffer, EndBuffer, EndMemory, GpuPath, GpuUse, HostBuffer, MemoryKind};
+use crate::mr::{Access, MemoryRegion, Ordering, ProtectionDomain, Registrar};
 use crate::plan::{BufferLayout, Plan, Role, Traffic};
 
 /// The memory of one end.
 pub(super) struct Registered {
-    regions: Vec<MemoryRegion<HostBuffer>>,
-    buffer: Arc<HostBuffer>,
+    reached: Reached,
+    /// Beside GPU memory: what the processors of both ends look at.
+    flags: Option<MemoryRegion<HostBuffer>>,
+    gpu: Option<GpuUse>,
+    buffer: Arc<EndBuffer>,
+}
+
+/// What the adapter reads from and writes to.
+pub(super) enum Reached {
+    /// The memory itself.
+    Itself(Vec<MemoryRegion<EndBuffer>>),
+    /// Host memory that is laid out as the GPU's is, which is copied to and from it.
+    Mirror(Vec<MemoryRegion<PinnedBuffer>>, Arc<PinnedBuffer>),
 }
 
 impl Registered {
@@ -18,42 +31,131 @@ impl Registered {
     pub(super) fn new(
         pd: &Arc<ProtectionDomain>,
         plan: &Plan,
-        buffer: HostBuffer,
+        buffer: EndBuffer,
         role: Role,
     ) -> Result<Self> {
         let buffer = Arc::new(buffer);
-        let access = if plan.is_target(role) { Access::RemoteWrite } else { Access::Source };
-        let register = |span| MemoryRegion::register(pd, &buffer, span, access, ordering(plan));
-        let regions = BufferLayout::new(plan, role).memory_regions().map(register).collect::<Result<_>>()?;
-        Ok(Self { regions, buffer })
+        let layout = BufferLayout::new(plan, role);
+        let wanted = Wanted {
+            pd,
+            layout,
+            access: if plan.is_target(role) { Access::RemoteWrite } else { Access::Source },
+            ordering: ordering(plan),
+        };
+        let flags = plan.gpu.as_ref().map(|_| wanted.flags(plan)).transpose()?;
+        let (reached, gpu) = match buffer.gpu() {
+            None => (Reached::Itself(wanted.regions(&buffer, Registrar::Plain)?), None),
+            Some(memory) => {
+                let (reached, path, refused) = gpu::reach(&wanted, plan, &buffer, memory)?;
+                (reached, Some(GpuUse::of(memory.gpu(), path, refused)))
+            }
+        };
+        Ok(Self { reached, flags, gpu, buffer })
     }
 
     /// The local key for the memory of `qp`.
     pub(super) fn lkey(&self, qp: u32) -> u32 {
-        let of = |region: &MemoryRegion<HostBuffer>| region.lkey();
         // One region has the memory of all.
-        self.regions.get(qp as usize).or(self.regions.first()).map_or(0, of)
+        let of = |keys: Vec<u32>| keys.get(qp as usize).or(keys.first()).copied().unwrap_or(0);
+        match &self.reached {
+            Reached::Itself(regions) => of(regions.iter().map(MemoryRegion::lkey).collect()),
+            Reached::Mirror(regions, _) => of(regions.iter().map(MemoryRegion::lkey).collect()),
+        }
     }
 
     /// The keys for the peer.
     pub(super) fn rkeys(&self) -> Vec<u32> {
-        self.regions.iter().map(MemoryRegion::rkey).collect()
+        match &self.reached {
+            Reached::Itself(regions) => regions.iter().map(MemoryRegion::rkey).collect(),
+            Reached::Mirror(regions, _) => regions.iter().map(MemoryRegion::rkey).collect(),
+        }
     }
 
-    /// Relaxed where all are.
-    pub(super) fn ordering(&self) -> Ordering {
-        let strict = self.regions.iter().any(|region| region.ordering() == Ordering::Strict);
-        if strict { Ordering::Strict } else { Ordering::Relaxed }
+    /// Where what the adapter reads and writes begins.
+    pub(super) fn address(&self) -> u64 {
+        match &self.reached {
+            Reached::Itself(_) => self.buffer.address(),
+            Reached::Mirror(_, mirror) => mirror.address(),
+        }
+    }
+
+    /// How it was registered, in words.
+    pub(super) fn describe(&self) -> String {
+        let strict = match &self.reached {
+            Reached::Itself(regions) => regions.iter().any(|region| region.ordering() == Ordering::Strict),
+            Reached::Mirror(regions, _) => regions.iter().any(|region| region.ordering() == Ordering::Strict),
+        };
+        let call = match self.path() {
+            Some(GpuPath::Dmabuf) => "ibv_reg_dmabuf_mr",
+            _ => "ibv_reg_mr",
+        };
+        let ordering = if strict { "strict ordering" } else { "relaxed ordering allowed" };
+        format!("{call}, {ordering}")
+    }
+
+    /// How a GPU's memory is reached; `None` where it is the host's.
+    pub(super) fn path(&self) -> Option<GpuPath> {
+        self.gpu.as_ref().map(|gpu| gpu.path)
+    }
+
+    /// What this end tells of it.
+    pub(super) fn end_memory(&self) -> EndMemory {
+        EndMemory::of(self.buffer.as_ref(), self.gpu.clone())
+    }
+
+    /// What the processors of both ends look at, beside GPU memory.
+    pub(super) fn flags(&self) -> Option<&MemoryRegion<HostBuffer>> {
+        self.flags.as_ref()
     }
 
     /// The memory.
-    pub(super) fn buffer(&self) -> &HostBuffer {
+    pub(super) fn buffer(&self) -> &EndBuffer {
         &self.buffer
     }
 }
 
+/// What a registration is to be like.
+pub(super) struct Wanted<'a> {
+    pd: &'a Arc<ProtectionDomain>,
+    layout: BufferLayout,
+    access: Access,
+    ordering: Ordering,
+}
+
+impl Wanted<'_> {
+    /// The device that it is for.
+    pub(super) fn device(&self) -> &str {
+        self.pd.context().name()
+    }
+
+    /// Which emulation that is, if it is one.
+    pub(super) fn software(&self) -> Option<String> {
+        self.pd.context().software(&crate::host::HostFiles::this_machine())
+    }
+
+    /// All of `buffer`.
+    pub(super) fn regions<B: Buffer>(
+        &self,
+        buffer: &Arc<B>,
+        registrar: Registrar,
+    ) -> Result<Vec<MemoryRegion<B>>> {
+        let register =
+            |span| MemoryRegion::register(self.pd, buffer, span, self.access, self.ordering, registrar);
+        self.layout.memory_regions().map(register).collect()
+    }
+
+    fn flags(&self, plan: &Plan) -> Result<MemoryRegion<HostBuffer>> {
+        let len = crate::plan::flags_len(plan);
+        let buffer = Arc::new(HostBuffer::new(len, MemoryKind::Host)?);
+        let span = crate::mr::Span { offset: 0, len };
+        let (access, ordering) = (Access::RemoteWrite, Ordering::Strict);
+        MemoryRegion::register(self.pd, &buffer, span, access, ordering, Registrar::Plain)
+    }
+}
+
 /// Bandwidth wants relaxed ordering. Checking the data wants each write in its place when it is looked for, and a
-/// message whose last byte is polled must not have it before the others.
+/// message whose last byte is polled must not have it before the others; nor may a flag come before what it tells of.
 fn ordering(plan: &Plan) -> Ordering {
-    if plan.validate || plan.traffic == Traffic::PingPong { Ordering::Strict } else { Ordering::Relaxed }
+    let polled = plan.validate || plan.traffic == Traffic::PingPong || plan.gpu.is_some();
+    if polled { Ordering::Strict } else { Ordering::Relaxed }
 }
