@@ -2,6 +2,7 @@
 
 mod arms;
 mod calls;
+mod driver;
 mod faults;
 mod kills;
 mod limits;

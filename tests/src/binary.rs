@@ -42,6 +42,14 @@ fn built(name: &str) -> PathBuf {
     path
 }
 
+/// softgpu, the CUDA driver in host memory.
+///
+/// # Panics
+/// Where it isn't built.
+pub fn softgpu() -> PathBuf {
+    library("softgpu")
+}
+
 /// Every executable in the folder of the tools.
 pub fn built_programs() -> Vec<PathBuf> {
     let executable = |path: &PathBuf| {

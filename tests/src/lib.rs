@@ -16,7 +16,7 @@ mod relay;
 pub mod schema;
 mod strangers;
 
-pub use binary::{bin_dir, binary, built_programs, library};
+pub use binary::{bin_dir, binary, built_programs, library, softgpu};
 pub use corruptor::{Corruptor, FLIP};
 pub use ports::{free_port, wait_for_listener};
 pub use process::{Finished, Running, Tool};

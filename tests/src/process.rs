@@ -88,7 +88,11 @@ impl Tool {
         let mut command = Command::new(&self.words[0]);
         // Help is laid out for the terminal's width and messages follow the user's language and colours otherwise.
         command.args(&self.words[1..]).env_remove("COLUMNS").env("LC_ALL", "C.UTF-8").env("NO_COLOR", "1");
-        command.env_remove("LINKPROOF_IBVERBS").env_remove("LINKPROOF_SOFTNIC").envs(self.env.clone());
+        command
+            .env_remove("LINKPROOF_IBVERBS")
+            .env_remove("LINKPROOF_SOFTNIC")
+            .env_remove("LINKPROOF_SOFTGPU")
+            .envs(self.env.clone());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let line = self.line();
         let mut child = command.spawn().unwrap_or_else(|error| panic!("cannot start {line}: {error}"));
