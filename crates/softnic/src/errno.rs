@@ -11,6 +11,7 @@ pub(crate) type Result<T> = std::result::Result<T, Errno>;
 
 impl Errno {
     pub(crate) const AGAIN: Self = Self(libc::EAGAIN);
+    pub(crate) const BAD_FD: Self = Self(libc::EBADF);
     pub(crate) const BUSY: Self = Self(libc::EBUSY);
     pub(crate) const FAULT: Self = Self(libc::EFAULT);
     pub(crate) const INVALID: Self = Self(libc::EINVAL);

@@ -14,7 +14,7 @@
 //!
 //! The modules, from the outside in: `exports` is the C face; `device`, `context`, `pd`, `mr`, `cq` and
 //! `qp` are the objects of verbs; `fabric` finds other processes; `shared` is what processes show each other;
-//! `memory` makes registered memory reachable; `config` is what devices there are.
+//! `memory` makes registered memory reachable, `gpu` that on GPUs; `config` is what devices there are.
 #![allow(unsafe_code, reason = "the interface is C's, and the memory is shared with other processes")]
 
 mod clock;
@@ -27,6 +27,7 @@ mod events;
 mod exports;
 mod fabric;
 mod fault;
+mod gpu;
 mod lock;
 mod memory;
 mod mr;

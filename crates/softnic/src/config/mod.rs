@@ -40,6 +40,7 @@ pub(crate) struct DeviceDescription {
     pub(crate) port: PortDescription,
     pub(crate) limits: Limits,
     pub(crate) model: Model,
+    pub(crate) gpu: GpuMemory,
     pub(crate) faults: Vec<FaultDescription>,
     /// Decides what happens by chance.
     pub(crate) seed: u64,
@@ -59,6 +60,15 @@ impl Model {
     pub(crate) fn is_none(&self) -> bool {
         *self == Self::default()
     }
+}
+
+/// By which ways memory of GPUs can be registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GpuMemory {
+    /// As a dma-buf.
+    pub(crate) dma_buf: bool,
+    /// By its address, as where nvidia-peermem is loaded.
+    pub(crate) peer_memory: bool,
 }
 
 /// A device's one port.
@@ -164,6 +174,7 @@ impl DeviceDescription {
             port: PortDescription::default(),
             limits: Limits::default(),
             model: Model::default(),
+            gpu: GpuMemory { dma_buf: true, peer_memory: true },
             faults: Vec::new(),
             seed: 1,
         }

@@ -139,6 +139,8 @@ impl DeviceDescription {
                 self.model.pace_gbit =
                     rate_gbit(value.text).ok_or_else(|| value.error("a pace is Gb/s, for instance 100G"))?;
             }
+            "dma_buf" => self.gpu.dma_buf = on_or_off(value)?,
+            "peer_memory" => self.gpu.peer_memory = on_or_off(value)?,
             "seed" => self.seed = number(value, 0, u64::MAX)?,
             "fault" => {
                 let fault = FaultDescription::parse(value.text);
@@ -171,9 +173,17 @@ impl DeviceDescription {
     }
 }
 
+fn on_or_off(value: Word) -> Result<bool, ParseError> {
+    match value.text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(value.error("it is on or off")),
+    }
+}
+
 fn unknown(key: &str) -> String {
     format!(
-        "{key} is no setting of a device: there are link, lid, mtu, rate, state, gid, latency, pace, seed, fault, and max_qp, max_qp_wr, max_sge, \
+        "{key} is no setting of a device: there are link, lid, mtu, rate, state, gid, latency, pace, dma_buf, peer_memory, seed, fault, and max_qp, max_qp_wr, max_sge, \
          max_inline, max_cq, max_cqe, max_pd, max_mr, max_mr_size"
     )
 }
@@ -284,7 +294,7 @@ mod tests {
     #[test]
     fn every_setting_reaches_its_place() {
         let text = "fabric=t-1; soft0 gid=roce2:192.0.2.1/eth0 gid=none gid=roce1:fe80::2 mtu=1024 rate=400G \
-                    state=down fault=send@5:lost fault=reg_mr@1:EIO latency=2us pace=25G seed=7 max_qp=5 max_inline=0 max_mr_size=4K\nib0 link=infiniband lid=7 # here";
+                    state=down fault=send@5:lost fault=reg_mr@1:EIO latency=2us pace=25G peer_memory=off dma_buf=on seed=7 max_qp=5 max_inline=0 max_mr_size=4K\nib0 link=infiniband lid=7 # here";
         let description = Description::parse(text).unwrap();
         assert_eq!(description.fabric, "t-1");
         let [soft0, ib0] = &description.devices[..] else { panic!("{description:?}") };
@@ -293,6 +303,7 @@ mod tests {
             (sys::IBV_MTU_1024, 400, false)
         );
         assert_eq!((soft0.limits.max_qp, soft0.limits.max_inline, soft0.limits.max_mr_size), (5, 0, 4096));
+        assert_eq!((soft0.gpu.dma_buf, soft0.gpu.peer_memory), (true, false));
         assert_eq!((soft0.faults.len(), soft0.seed, soft0.model.pace_gbit), (2, 7, 25));
         assert_eq!(soft0.port.gids.len(), 3);
         assert_eq!(soft0.port.gids[0].gid.to_string(), "::ffff:192.0.2.1");
@@ -317,6 +328,7 @@ mod tests {
         assert!(wrong("soft0 lid=3").contains("an Ethernet port has no lid"));
         assert!(wrong("soft0 link=token-ring").contains("ethernet or infiniband"));
         assert!(wrong("soft0 fault=send@1:tea").contains("line 1, column 13: a request can have lost"));
+        assert!(wrong("soft0 dma_buf=no").contains("on or off"));
         assert!(wrong("soft0 latency=2").contains("a latency is a time"));
     }
 }

@@ -6,7 +6,7 @@ use rdma_sys as sys;
 use crate::context::{Context, copy_out};
 use crate::cq::CompletionQueue;
 use crate::errno::{Errno, pointer, status};
-use crate::mr::{MemoryRegion, Registration};
+use crate::mr::{By, MemoryRegion, Registration};
 use crate::pd::ProtectionDomain;
 use crate::qp::{QueuePair, Wanted};
 
@@ -71,7 +71,25 @@ unsafe fn register(
     start: u64,
     access: u32,
 ) -> *mut sys::ibv_mr {
-    let wanted = Registration { address: addr as u64, len: length as u64, start, access };
+    let wanted = Registration { address: addr as u64, len: length as u64, start, access, by: By::Address };
+    // SAFETY: the caller's domain is alive.
+    pointer(MemoryRegion::register(unsafe { ProtectionDomain::of(pd) }, &wanted))
+}
+
+/// Registers a GPU's memory by a dma-buf. A program can't map that, nor learn of which memory it is: `iova` has to be
+/// the memory's own address, as it is with all programs that have the address.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn ibv_reg_dmabuf_mr(
+    pd: *mut sys::ibv_pd,
+    offset: u64,
+    length: usize,
+    iova: u64,
+    fd: c_int,
+    access: c_int,
+) -> *mut sys::ibv_mr {
+    let access = access.cast_unsigned() & !sys::IBV_ACCESS_OPTIONAL_RANGE;
+    let by = By::DmaBuf { fd, offset };
+    let wanted = Registration { address: iova, len: length as u64, start: iova, access, by };
     // SAFETY: the caller's domain is alive.
     pointer(MemoryRegion::register(unsafe { ProtectionDomain::of(pd) }, &wanted))
 }

@@ -24,8 +24,6 @@ unsupported! {
     fn ibv_create_ah_from_wc(pd: *mut sys::ibv_pd, wc: *mut sys::ibv_wc, grh: *mut sys::ibv_grh, port: u8) -> *mut sys::ibv_ah;
     /// There are no shared receive queues.
     fn ibv_create_srq(pd: *mut sys::ibv_pd, attr: *mut sys::ibv_srq_init_attr) -> *mut sys::ibv_srq;
-    /// No memory but this host's.
-    fn ibv_reg_dmabuf_mr(pd: *mut sys::ibv_pd, offset: u64, length: usize, iova: u64, fd: c_int, access: c_int) -> *mut sys::ibv_mr;
 }
 
 /// As [`ibv_create_ah`].

@@ -12,7 +12,9 @@ use super::process::{Process, lock};
 use super::slot::process_of;
 use crate::errno::{Errno, Result};
 use crate::events::{Record, is_pipe, write_record};
+use crate::gpu::{PeerMemory, Place};
 use crate::memory::{CrossMemory, Mapping, open_to_peer, page_size};
+use crate::mr::ON_GPU;
 use crate::shared::{Doorbell, MrEntry, Segment};
 
 /// The name of the control segment of a process, which shows in `/proc`.
@@ -56,6 +58,8 @@ pub(crate) struct Region {
     /// Where it begins in the owner's memory, and how to reach that.
     pub(crate) address: u64,
     pub(crate) cross: Option<CrossMemory>,
+    /// Where it is on a GPU; nothing of it is mapped then, or reached through the kernel.
+    pub(crate) gpu: Option<PeerMemory>,
     _mapping: Option<Mapping>,
 }
 
@@ -141,6 +145,9 @@ impl Peer {
     fn open(self: &Arc<Self>, rkey: u32) -> Option<Region> {
         let entry = self.segment().mr(rkey >> 16);
         let facts = Facts::read(entry, rkey)?;
+        if facts.access & ON_GPU != 0 {
+            return self.open_on_gpu(entry, rkey, &facts);
+        }
         let (base, mapped, mapping) = match &self.other {
             None => (facts.address as *mut u8, 0..facts.len, None),
             Some(other) => other.map(&facts, self.segment().header().arena_fd.load(Ordering::Relaxed)),
@@ -156,7 +163,36 @@ impl Peer {
             base,
             address: facts.address,
             cross: self.other.as_ref().map(|other| CrossMemory::of(other.pid)),
+            gpu: None,
             _mapping: mapping,
+        })
+    }
+
+    /// A region on a GPU. One that this process has no way to is a region all the same, that nothing can be written to.
+    #[cold]
+    fn open_on_gpu(&self, entry: &MrEntry, rkey: u32, facts: &Facts) -> Option<Region> {
+        let place = Place::read(self.segment().gpu(rkey >> 16));
+        std::sync::atomic::fence(Ordering::Acquire);
+        if entry.key.load(Ordering::Relaxed) != rkey {
+            return None;
+        }
+        let gpu = match &self.other {
+            None => PeerMemory::own(self.segment(), rkey, facts.address),
+            Some(_) => PeerMemory::open(&place, facts.len),
+        };
+        Some(Region {
+            key: &entry.key,
+            rkey,
+            access: facts.access,
+            pd: facts.pd,
+            start: facts.start,
+            len: facts.len,
+            mapped: 0..0,
+            base: std::ptr::null_mut(),
+            address: facts.address,
+            cross: None,
+            gpu: gpu.ok(),
+            _mapping: None,
         })
     }
 }

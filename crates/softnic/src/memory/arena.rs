@@ -48,10 +48,10 @@ impl Arena {
     /// Begins a registration of `range`; gives the part of it that peers can map.
     ///
     /// # Errors
-    /// `EFAULT` where a part is not mapped, or not writable and `to_write`.
+    /// `EFAULT` where a part is not mapped, or not readable, or not writable and `to_write`.
     pub(crate) fn register(&self, range: &Range<u64>, to_write: bool) -> Result<Range<u64>> {
         let areas = maps::areas(range)?;
-        if to_write && areas.iter().any(|area| !area.writable) {
+        if areas.iter().any(|area| !area.readable || (to_write && !area.writable)) {
             return Err(Errno::FAULT);
         }
         let mut pages = self.pages.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -274,5 +274,8 @@ mod tests {
         let first = range.start..range.start + page_size();
         assert_eq!(arena.register(&first, true), Err(Errno::FAULT));
         assert!(arena.register(&first, false).unwrap().is_empty(), "it can be read, through the kernel");
+        // SAFETY: as above.
+        unsafe { libc::mprotect(address.cast(), page_size() as usize, libc::PROT_NONE) };
+        assert_eq!(arena.register(&first, false), Err(Errno::FAULT));
     }
 }

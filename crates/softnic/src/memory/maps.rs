@@ -8,6 +8,7 @@ use crate::errno::{Errno, Result};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Area {
     pub(super) range: Range<u64>,
+    pub(super) readable: bool,
     pub(super) writable: bool,
     pub(super) shared: bool,
     pub(super) offset: u64,
@@ -36,6 +37,7 @@ impl Area {
         let _device = words.next()?;
         Some(Self {
             range: hex(from)?..hex(to)?,
+            readable: permissions.first() == Some(&b'r'),
             writable: permissions.get(1) == Some(&b'w'),
             shared: permissions.get(3) == Some(&b's'),
             offset,

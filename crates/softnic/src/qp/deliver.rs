@@ -5,8 +5,9 @@ use std::sync::atomic::Ordering;
 use rdma_sys as sys;
 
 use super::failure::{Failure, Fault};
+use super::local::Local;
 use super::requests::Request;
-use super::route::{Carried, Route, read_range, write_range};
+use super::route::{Carried, Route};
 use crate::cq::{attention, take_armed};
 use crate::events::{AsyncEvent, Subject, record_of};
 use crate::shared::{QpEntry, ReceivePiece, ReceiveSlot};
@@ -64,7 +65,8 @@ impl Route {
             Err((sys::IBV_WC_LOC_LEN_ERR, Failure::remote_invalid_request()))
         } else {
             // SAFETY: the caller vouches for the pieces.
-            unsafe { self.scatter(&used, pieces) }.map_err(|failure| (sys::IBV_WC_LOC_PROT_ERR, failure))
+            unsafe { self.scatter(&used, request, pieces) }
+                .map_err(|failure| (sys::IBV_WC_LOC_PROT_ERR, failure))
         };
         match outcome {
             Ok(()) => {
@@ -92,7 +94,7 @@ impl Route {
         // SAFETY: a message is being carried; the caller vouches for the pieces.
         unsafe {
             let Some(used) = self.next_receive() else { return self.not_ready() };
-            if let Err(failure) = self.write(request, pieces, len) {
+            if let Err(failure) = self.write_pieces(request, pieces, len) {
                 return self.refused(failure);
             }
             self.arrive(&used, request, sys::IBV_WC_RECV_RDMA_WITH_IMM, len);
@@ -104,11 +106,17 @@ impl Route {
     ///
     /// # Safety
     /// The pieces of the message are readable.
-    unsafe fn scatter(&mut self, used: &Used, pieces: &[sys::ibv_sge]) -> Result<(), Failure> {
+    unsafe fn scatter(
+        &mut self,
+        used: &Used,
+        request: &Request,
+        pieces: &[sys::ibv_sge],
+    ) -> Result<(), Failure> {
+        let own = self.locals(request);
         let mut targets = used.pieces.iter();
         let (mut to, mut room, mut key) = (0, 0, 0);
         for piece in pieces {
-            let (mut from, mut left) = (piece.addr as *const u8, u64::from(piece.length));
+            let (mut from, mut left) = (Local::of(own, piece)?, u64::from(piece.length));
             while left > 0 {
                 if room == 0 {
                     let Some(next) = targets.next() else { return Err(Failure::remote_operation(0)) };
@@ -122,8 +130,8 @@ impl Route {
                 let offset = region.offset(to, part, sys::IBV_ACCESS_LOCAL_WRITE);
                 let offset = offset.ok_or(Failure::remote_operation(0))?;
                 // SAFETY: the caller vouches for the source; the range lies in the region.
-                unsafe { write_range(region, offset, from, part)? };
-                from = from.wrapping_add(part as usize);
+                unsafe { from.write_to(region, offset, part)? };
+                from = from.after(part);
                 (to, room, left) = (to + part, room - part, left - part);
             }
         }
@@ -197,6 +205,7 @@ impl Route {
         if len == 0 {
             return Carried::Done;
         }
+        let own = self.locals(request);
         let found = self.region(request.rkey).and_then(|region| {
             let offset = region.offset(request.remote_addr, len, sys::IBV_ACCESS_REMOTE_READ);
             offset.map(|offset| (region, offset)).ok_or(Failure::remote_access())
@@ -204,7 +213,7 @@ impl Route {
         let result = found.and_then(|(region, mut offset)| {
             for piece in pieces {
                 // SAFETY: the caller vouches for the pieces; the range lies in the region.
-                unsafe { read_range(region, offset, piece.addr as *mut u8, piece.length.into())? };
+                unsafe { Local::of(own, piece)?.read_from(region, offset, piece.length.into())? };
                 offset += u64::from(piece.length);
             }
             Ok(())

@@ -36,10 +36,16 @@ impl Failure {
         Self { fault: Some(Fault::Request), ..Self::of(sys::IBV_WC_REM_INV_REQ_ERR) }
     }
 
-    /// The target's end can't do it; `errno` is the kernel's reason, if it is one of the kernel's.
+    /// The target's end can't do it; `errno` is the kernel's reason, or the CUDA driver's, if it is one of
+    /// theirs.
     pub(super) fn remote_operation(errno: c_int) -> Self {
         let fault = Some(Fault::Request);
         Self { status: sys::IBV_WC_REM_OP_ERR, vendor_err: errno as u32, fault }
+    }
+
+    /// This end can't do it; `result` is the CUDA driver's reason.
+    pub(super) fn local_operation(result: c_int) -> Self {
+        Self { vendor_err: result as u32, ..Self::of(sys::IBV_WC_LOC_QP_OP_ERR) }
     }
 
     /// What it is to the target.

@@ -4,6 +4,7 @@ mod create;
 mod deliver;
 mod extended;
 mod failure;
+mod local;
 mod modify;
 mod pace;
 mod place;
@@ -27,6 +28,7 @@ use crate::device::Device;
 use crate::events::{Acknowledged, AsyncEvent, Subject};
 use crate::fabric::{Process, lock};
 use crate::lock::Spin;
+use crate::mr::ON_GPU;
 use crate::pd::ProtectionDomain;
 use crate::shared::{QpEntry, Segment, slot_and_index};
 
@@ -163,20 +165,24 @@ impl QueuePair {
         self.context().device
     }
 
-    /// Whether this process's memory that `pieces` name is registered for the queue pair, with the rights `access`.
+    /// Whether this process's memory that `pieces` name is registered for the queue pair, with the rights `access`;
+    /// gives [`ON_GPU`] where one of them is.
     #[inline(always)]
-    fn check_local(&self, pieces: &[sys::ibv_sge], access: u32) -> Result<(), Failure> {
+    fn check_local(&self, pieces: &[sys::ibv_sge], access: u32) -> Result<u32, Failure> {
+        let mut kinds = 0;
         let all = pieces.iter().all(|piece| {
             let entry = self.segment.mr(piece.lkey >> 16);
+            let has = entry.access.load(Ordering::Relaxed);
+            kinds |= has;
             let offset = piece.addr.wrapping_sub(entry.start.load(Ordering::Relaxed));
             let len = entry.len.load(Ordering::Relaxed);
             entry.key.load(Ordering::Acquire) == piece.lkey
                 && entry.pd.load(Ordering::Relaxed) == self.pd_number
-                && entry.access.load(Ordering::Relaxed) & access == access
+                && has & access == access
                 && offset <= len
                 && u64::from(piece.length) <= len - offset
         });
-        if all { Ok(()) } else { Err(Failure::of(sys::IBV_WC_LOC_PROT_ERR)) }
+        if all { Ok(kinds & ON_GPU) } else { Err(Failure::of(sys::IBV_WC_LOC_PROT_ERR)) }
     }
 
     /// Tells this queue pair from others that had its number before.

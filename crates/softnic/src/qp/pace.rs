@@ -8,11 +8,13 @@ use rdma_sys as sys;
 
 use super::QueuePair;
 use super::failure::Failure;
+use super::local::Local;
 use super::requests::Request;
 use super::send::{Outcome, SendQueue};
 use crate::clock;
 use crate::config::{Effect, Site};
 use crate::device::Device;
+use crate::mr::ON_GPU;
 
 /// The plans of the requests in a queue.
 pub(super) struct Pace {
@@ -184,19 +186,21 @@ impl SendQueue {
     ) -> Outcome {
         // SAFETY: the caller vouches for the pieces.
         let (pieces, len) = unsafe { (request.pieces(), request.len()) };
-        let unreadable = !request.is_inline() && qp.check_local(pieces, 0).is_err();
-        if len == 0 || request.opcode == sys::IBV_WR_RDMA_READ || unreadable {
+        let local = if request.is_inline() { Ok(0) } else { qp.check_local(pieces, 0) };
+        let (Ok(kind), false, false) = (local, len == 0, request.opcode == sys::IBV_WR_RDMA_READ) else {
             // SAFETY: as above.
             return unsafe { self.carry_out(qp, request) };
-        }
-        let mut message: Vec<u8> = Vec::with_capacity(len as usize);
+        };
+        let own = (kind & ON_GPU != 0).then_some(qp.segment);
+        let mut message = vec![0; len as usize];
+        let mut rest = &mut message[..];
         for piece in pieces {
-            // SAFETY: the pieces are readable, and there is room for all of them.
-            unsafe {
-                let end = message.as_mut_ptr().add(message.len());
-                end.copy_from_nonoverlapping(piece.addr as *const u8, piece.length as usize);
-                message.set_len(message.len() + piece.length as usize);
+            let (part, behind) = rest.split_at_mut(piece.length as usize);
+            // SAFETY: the pieces are readable, and the part is as long as the piece.
+            if let Err(failure) = unsafe { Local::of(own, piece).and_then(|local| local.gather(part)) } {
+                return Outcome::Failed(failure);
             }
+            rest = behind;
         }
         message[pace.device.faults.offset(offset, len) as usize] ^= 0xff;
         let whole = sys::ibv_sge { addr: message.as_ptr() as u64, length: len as u32, lkey: 0 };

@@ -4,6 +4,8 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 
 use rdma_sys as sys;
 
+use crate::mr::ON_GPU;
+
 /// A work request for sending.
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -18,7 +20,7 @@ pub(super) struct Request {
     pub(super) imm: u32,
     /// One of the `IBV_WR_*` values.
     pub(super) opcode: u32,
-    /// `IBV_SEND_*` bits.
+    /// `IBV_SEND_*` bits; while it is carried out also [`ON_GPU`].
     pub(super) flags: u32,
 }
 
@@ -41,6 +43,16 @@ impl Request {
             opcode: wr.opcode,
             flags: wr.send_flags,
         }
+    }
+
+    /// The same with the mark that a part of its memory is on a GPU.
+    pub(super) fn on_gpu(self) -> Self {
+        Self { flags: self.flags | ON_GPU, ..self }
+    }
+
+    #[inline(always)]
+    pub(super) fn is_on_gpu(&self) -> bool {
+        self.flags & ON_GPU != 0
     }
 
     #[inline(always)]

@@ -7,6 +7,7 @@ use rdma_sys as sys;
 
 use super::QueuePair;
 use super::failure::Failure;
+use super::local::Local;
 use super::modify::Attributes;
 use super::place::place;
 use super::requests::Request;
@@ -30,6 +31,8 @@ pub(super) struct Route {
     /// Messages longer than this are refused: the two ends don't agree on the path MTU. `None`: they do.
     longest: Option<u64>,
     barriers: Barriers,
+    /// This process's segment, for its memory regions.
+    own: &'static Segment,
     regions: [Option<Arc<Region>>; REMEMBERED],
     /// Keeps the entry and the regions' keys mapped; declared last, dropped last.
     peer: Arc<Peer>,
@@ -73,6 +76,7 @@ impl Route {
             pd: entry.pd.load(Ordering::Relaxed),
             longest: (ours != theirs).then(|| 128 << ours.min(theirs)),
             barriers: qp.process.barriers(),
+            own: qp.segment,
             regions: Default::default(),
             peer: Arc::clone(&peer),
         };
@@ -127,20 +131,50 @@ impl Route {
         let _ = self.entry().accepts.compare_exchange(self.accepted, 0, Ordering::SeqCst, Ordering::Relaxed);
     }
 
+    /// This process's segment where a part of the request's memory is on a GPU.
+    #[inline(always)]
+    pub(super) fn locals(&self, request: &Request) -> Option<&'static Segment> {
+        request.is_on_gpu().then_some(self.own)
+    }
+
     /// Whether the two ends understand a message of this length.
     pub(super) fn is_too_long(&self, len: u64) -> bool {
         self.longest.is_some_and(|longest| len > longest)
     }
 
-    /// Carries out one message.
-    ///
-    /// The peer, when it ends a registration or the connection, closes the entry, and waits until the mark that is
-    /// set here is gone. Either it sees the mark, or what is loaded after it shows that the entry is closed.
+    /// Carries out one message whose local memory is on this host.
     ///
     /// # Safety
     /// The pieces of the request are readable (for a read, writable), and `len` bytes in all.
     #[inline(always)]
     pub(super) unsafe fn carry(&mut self, request: &Request, pieces: &[sys::ibv_sge], len: u64) -> Carried {
+        // SAFETY: the caller vouches for the pieces.
+        unsafe { self.carry_marked(|route| route.carry_open(request, pieces, len)) }
+    }
+
+    /// Carries out one message of which a part is on a GPU.
+    ///
+    /// # Safety
+    /// As for [`Route::carry`], but that pieces on a GPU are the driver's to read or write.
+    #[cold]
+    pub(super) unsafe fn carry_from_gpu(
+        &mut self,
+        request: &Request,
+        pieces: &[sys::ibv_sge],
+        len: u64,
+    ) -> Carried {
+        let request = request.on_gpu();
+        // SAFETY: the caller vouches for the pieces.
+        unsafe { self.carry_marked(|route| route.carry_other(&request, pieces, len)) }
+    }
+
+    /// Carries out a message, which `carry_open` does, with the mark set that tells the peer.
+    ///
+    /// The peer, when it ends a registration or the connection, closes the entry, and waits until the mark that is
+    /// set here is gone. Either it sees the mark, or what is loaded after it shows that the entry is closed.
+    ///
+    #[inline(always)]
+    fn carry_marked(&mut self, carry_open: impl FnOnce(&mut Self) -> Carried) -> Carried {
         // SAFETY: the entry lies in a segment that the peer keeps mapped.
         let entry = unsafe { &*self.entry };
         entry.inbound.busy.store(1, Ordering::Relaxed);
@@ -151,8 +185,7 @@ impl Route {
         // SAFETY: as above.
         let life = unsafe { &*self.life };
         let open = entry.accepts.load(Ordering::Acquire) == self.accepted && is_alive(life);
-        // SAFETY: the caller vouches for the pieces.
-        let carried = if open { unsafe { self.carry_open(request, pieces, len) } } else { Carried::Closed };
+        let carried = if open { carry_open(self) } else { Carried::Closed };
         entry.inbound.busy.store(0, Ordering::Release);
         carried
     }
@@ -173,7 +206,7 @@ impl Route {
         }
     }
 
-    /// Carries out a message that is no plain write.
+    /// Carries out a message that is no plain write of host memory.
     ///
     /// # Safety
     /// As for [`Route::carry`], with the mark set.
@@ -182,6 +215,10 @@ impl Route {
         // SAFETY: the caller vouches for the pieces.
         unsafe {
             match request.opcode {
+                sys::IBV_WR_RDMA_WRITE => match self.write_pieces(request, pieces, len) {
+                    Ok(()) => Carried::Done,
+                    Err(failure) => self.refused(failure),
+                },
                 sys::IBV_WR_RDMA_WRITE_WITH_IMM => self.write_with_imm(request, pieces, len),
                 sys::IBV_WR_RDMA_READ => self.read(request, pieces, len),
                 _ => self.send(request, pieces, len),
@@ -204,45 +241,81 @@ impl Route {
         self.peer.region(key).filter(|region| region.pd == self.pd)
     }
 
-    /// Writes the message of `request` into the peer's memory.
+    /// Where the message of `request` is to be written; `None` where it has no bytes, and the key is not looked at:
+    /// there is nothing to protect.
+    #[inline(always)]
+    fn target(&mut self, request: &Request, len: u64) -> Result<Option<(&Region, u64)>, Failure> {
+        if self.access & sys::IBV_ACCESS_REMOTE_WRITE == 0 || self.is_too_long(len) {
+            return Err(Failure::remote_invalid_request());
+        }
+        if len == 0 {
+            return Ok(None);
+        }
+        let region = self.region(request.rkey)?;
+        let offset = region.offset(request.remote_addr, len, sys::IBV_ACCESS_REMOTE_WRITE);
+        Ok(Some((region, offset.ok_or(Failure::remote_access())?)))
+    }
+
+    /// Writes the message of `request`, which is in host memory, into the peer's memory.
     ///
     /// # Safety
     /// As for [`Route::carry`], with the mark set.
     #[inline(always)]
-    pub(super) unsafe fn write(
+    unsafe fn write(&mut self, request: &Request, pieces: &[sys::ibv_sge], len: u64) -> Result<(), Failure> {
+        let Some((region, offset)) = self.target(request, len)? else { return Ok(()) };
+        // Nothing of a region on a GPU is mapped.
+        if region.mapped.start <= offset && offset + len <= region.mapped.end {
+            // SAFETY: the range is mapped; the caller vouches for the pieces.
+            unsafe { place_pieces(region.base.wrapping_add(offset as usize), pieces) };
+            return Ok(());
+        }
+        // SAFETY: as above.
+        unsafe { write_each(None, region, offset, pieces) }
+    }
+
+    /// The same wherever the message is.
+    ///
+    /// # Safety
+    /// As for [`Route::carry_from_gpu`], with the mark set.
+    pub(super) unsafe fn write_pieces(
         &mut self,
         request: &Request,
         pieces: &[sys::ibv_sge],
         len: u64,
     ) -> Result<(), Failure> {
-        if self.access & sys::IBV_ACCESS_REMOTE_WRITE == 0 || self.is_too_long(len) {
-            return Err(Failure::remote_invalid_request());
+        let own = self.locals(request);
+        if own.is_none() {
+            // SAFETY: the caller vouches for the pieces.
+            return unsafe { self.write(request, pieces, len) };
         }
-        // Without bytes there is nothing to protect, and the key is not looked at.
-        if len == 0 {
-            return Ok(());
-        }
-        let region = self.region(request.rkey)?;
-        let offset = region.offset(request.remote_addr, len, sys::IBV_ACCESS_REMOTE_WRITE);
-        let mut offset = offset.ok_or(Failure::remote_access())?;
-        if region.mapped.start <= offset && offset + len <= region.mapped.end {
-            // SAFETY: the range is mapped; the caller vouches for the pieces.
-            unsafe { write_pieces(region.base.wrapping_add(offset as usize), pieces) };
-            return Ok(());
-        }
-        for piece in pieces {
-            // SAFETY: as above.
-            unsafe { write_range(region, offset, piece.addr as *const u8, piece.length.into())? };
-            offset += u64::from(piece.length);
-        }
-        Ok(())
+        let Some((region, offset)) = self.target(request, len)? else { return Ok(()) };
+        // SAFETY: as above.
+        unsafe { write_each(own, region, offset, pieces) }
     }
+}
+
+/// Writes pieces one after the other; `own` as for [`Local::of`].
+///
+/// # Safety
+/// The pieces are readable, and their range lies in the region.
+unsafe fn write_each(
+    own: Option<&Segment>,
+    region: &Region,
+    mut offset: u64,
+    pieces: &[sys::ibv_sge],
+) -> Result<(), Failure> {
+    for piece in pieces {
+        // SAFETY: the caller vouches for the pieces and the range.
+        unsafe { Local::of(own, piece)?.write_to(region, offset, piece.length.into())? };
+        offset += u64::from(piece.length);
+    }
+    Ok(())
 }
 
 /// # Safety
 /// The pieces are readable, and there is room for them at `to`.
 #[inline(always)]
-unsafe fn write_pieces(mut to: *mut u8, pieces: &[sys::ibv_sge]) {
+unsafe fn place_pieces(mut to: *mut u8, pieces: &[sys::ibv_sge]) {
     for piece in pieces {
         // Each piece's last byte is its last; the message's is the last piece's.
         // SAFETY: the caller vouches for both sides.
@@ -263,7 +336,7 @@ fn part(region: &Region, offset: u64, len: u64) -> (u64, bool) {
     }
 }
 
-/// Writes to a region, of which not all may be mapped.
+/// Writes to a region of host memory, of which not all may be mapped.
 ///
 /// # Safety
 /// `from` is readable, and the range lies in the region.
@@ -293,7 +366,7 @@ pub(super) unsafe fn write_range(
     Ok(())
 }
 
-/// Reads from a region, of which not all may be mapped.
+/// Reads from a region of host memory, of which not all may be mapped.
 ///
 /// # Safety
 /// `to` is writable, and the range lies in the region.

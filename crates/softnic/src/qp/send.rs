@@ -15,6 +15,7 @@ use super::route::{Carried, Route, Silence};
 use crate::cq::Completion;
 use crate::device::Device;
 use crate::errno::Result;
+use crate::mr::ON_GPU;
 use crate::progress;
 use crate::retry::{Patience, Reason};
 
@@ -291,14 +292,21 @@ impl SendQueue {
         }
         let reads = request.opcode == sys::IBV_WR_RDMA_READ;
         let access = if reads { sys::IBV_ACCESS_LOCAL_WRITE } else { 0 };
-        if !request.is_inline()
-            && let Err(failure) = qp.check_local(pieces, access)
-        {
-            return Outcome::Failed(failure);
-        }
+        let local = if request.is_inline() { Ok(0) } else { qp.check_local(pieces, access) };
+        let on_gpu = match local {
+            Ok(kind) => kind & ON_GPU != 0,
+            Err(failure) => return Outcome::Failed(failure),
+        };
         let Some(route) = &mut self.route else { return Outcome::Silent };
         // SAFETY: the pieces were checked, or are inline data.
-        match unsafe { route.carry(request, pieces, len) } {
+        let carried = unsafe {
+            if on_gpu {
+                route.carry_from_gpu(request, pieces, len)
+            } else {
+                route.carry(request, pieces, len)
+            }
+        };
+        match carried {
             Carried::Done => Outcome::Done(len),
             Carried::Failed(failure) => Outcome::Failed(failure),
             Carried::NotReady(timer) => Outcome::NotReady(timer),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 /// Tells a control segment from any other file.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"softnic\0");
 /// Two processes with different layouts don't see each other.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 
 /// The beginning of a segment.
 #[repr(C, align(64))]
@@ -131,6 +131,19 @@ pub(crate) struct MrEntry {
     pub(crate) shared_to: AtomicU64,
 }
 
+/// Where a memory region is that is on a GPU; belongs to the [`MrEntry`] of the same index.
+#[repr(C, align(64))]
+pub(crate) struct GpuEntry {
+    /// The CUDA driver's IPC handle of the allocation, eight bytes to a word; all zeros: it can't be shared.
+    pub(crate) handle: [AtomicU64; 8],
+    /// Which GPU it is.
+    pub(crate) uuid: [AtomicU64; 2],
+    /// How far from the allocation's beginning the region begins.
+    pub(crate) offset: AtomicU64,
+    /// The GPU's number in the owner.
+    pub(crate) ordinal: AtomicU32,
+}
+
 /// A completion queue as peers see it.
 #[repr(C, align(64))]
 pub(crate) struct CqEntry {
@@ -146,6 +159,7 @@ pub(crate) struct CqEntry {
 
 const _: () =
     assert!(size_of::<QpEntry>() == 256 && size_of::<MrEntry>() == 64 && size_of::<CqEntry>() == 64);
+const _: () = assert!(size_of::<GpuEntry>() == 128);
 const _: () = assert!(size_of::<ReceiveSlot>() == 32 && size_of::<ReceivePiece>() == 16);
 
 /// The word by which a queue pair says from whom it takes packets.

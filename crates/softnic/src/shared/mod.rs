@@ -9,7 +9,7 @@ mod layout;
 mod segment;
 
 pub(crate) use heap::Heap;
-pub(crate) use layout::{CqEntry, Doorbell, MrEntry, QpEntry, ReceivePiece, ReceiveSlot, accepts};
+pub(crate) use layout::{CqEntry, Doorbell, GpuEntry, MrEntry, QpEntry, ReceivePiece, ReceiveSlot, accepts};
 pub(crate) use segment::Segment;
 
 /// Queue pairs of a process: the low bits of a queue pair number tell which.

@@ -5,7 +5,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
 use super::heap::Heap;
-use super::layout::{CqEntry, Header, MAGIC, MrEntry, QpEntry, ReceivePiece, ReceiveSlot, Receives, VERSION};
+use super::layout::{
+    CqEntry, GpuEntry, Header, MAGIC, MrEntry, QpEntry, ReceivePiece, ReceiveSlot, Receives, VERSION,
+};
 use super::{MAX_CQS, MAX_MRS, MAX_QPS};
 use crate::errno::{Errno, Result};
 use crate::memory::{Mapping, new_memfd};
@@ -14,7 +16,8 @@ use crate::memory::{Mapping, new_memfd};
 const QPS_AT: usize = 4096;
 const MRS_AT: usize = QPS_AT + MAX_QPS as usize * size_of::<QpEntry>();
 const CQS_AT: usize = MRS_AT + MAX_MRS as usize * size_of::<MrEntry>();
-const HEAP_AT: usize = CQS_AT + MAX_CQS as usize * size_of::<CqEntry>();
+const GPUS_AT: usize = CQS_AT + MAX_CQS as usize * size_of::<CqEntry>();
+const HEAP_AT: usize = GPUS_AT + MAX_MRS as usize * size_of::<GpuEntry>();
 /// Room for the receives of all queue pairs together: some 10 million of one piece each.
 const HEAP_SIZE: usize = 1 << 30;
 const SIZE: usize = HEAP_AT + HEAP_SIZE;
@@ -73,6 +76,12 @@ impl Segment {
     pub(crate) fn mr(&self, index: u32) -> &MrEntry {
         // SAFETY: as above.
         unsafe { self.at(MRS_AT, index % MAX_MRS) }
+    }
+
+    /// Where a memory region is on a GPU, if it is; the index is taken modulo their number.
+    pub(crate) fn gpu(&self, index: u32) -> &GpuEntry {
+        // SAFETY: as above.
+        unsafe { self.at(GPUS_AT, index % MAX_MRS) }
     }
 
     /// A completion queue's entry; the index is taken modulo their number.
