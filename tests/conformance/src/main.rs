@@ -8,6 +8,7 @@
 mod differences;
 mod fact;
 mod facts;
+mod left_out;
 mod objects;
 mod peer;
 mod run;
@@ -20,7 +21,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::fact::{Fact, Obstacle};
-use crate::objects::Bench;
+use crate::objects::{Bench, MemoryKind, choose_memory};
 
 /// Everything is as expected, or differs as listed.
 const GOOD: u8 = 0;
@@ -38,6 +39,9 @@ struct Args {
     /// The device.
     #[arg(short = 'd', long = "ib-dev", value_name = "DEVICE", required_unless_present = "list")]
     device: Option<String>,
+    /// Where the memory of the facts is: host, gpu (registered by its address) or dma-buf; of several, each in turn.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "KIND,...", default_value = "host")]
+    memory: Vec<MemoryKind>,
     /// Only facts whose name, topic::sentence, contains one of these.
     #[arg(value_name = "FILTER")]
     filters: Vec<String>,
@@ -64,6 +68,7 @@ fn main() -> ExitCode {
 
 fn run(args: &Args) -> io::Result<u8> {
     let device = args.device.as_deref().unwrap_or_default();
+    choose_memory(args.memory.clone());
     if args.peer {
         return peer::serve(device).map(|()| GOOD);
     }
@@ -73,7 +78,9 @@ fn run(args: &Args) -> io::Result<u8> {
             None => Ok(USAGE),
         };
     }
-    let chosen: Vec<&Fact> = facts::all().filter(|fact| wanted(fact, &args.filters)).collect();
+    let (left_out, chosen): (Vec<&Fact>, Vec<&Fact>) = facts::all()
+        .filter(|fact| wanted(fact, &args.filters))
+        .partition(|fact| left_out::of(&fact.full_name(), &args.memory).is_some());
     if chosen.is_empty() {
         writeln!(io::stderr(), "verbs-facts: no fact has {} in its name", args.filters.join(" or "))?;
         return Ok(USAGE);
@@ -83,6 +90,10 @@ fn run(args: &Args) -> io::Result<u8> {
             .iter()
             .try_for_each(|fact| writeln!(io::stdout(), "{}", fact.full_name()))
             .map(|()| GOOD);
+    }
+    for fact in left_out {
+        let why = left_out::of(&fact.full_name(), &args.memory).map_or("", |left_out| left_out.why);
+        writeln!(io::stdout(), "left out {}: {why}", fact.full_name())?;
     }
     if let Err(Obstacle(what)) = Bench::open(device) {
         writeln!(io::stderr(), "verbs-facts: {what}")?;

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::fact::{Obstacle, Outcome};
 use crate::objects::{
     Address, Bench, Channel, Completion, Cq, CqEvent, End, Qp, Receive, Remote, Request, Shape, Terms,
+    memory_arguments,
 };
 use crate::run::LIMIT;
 use crate::shown::{Errno, State};
@@ -63,6 +64,7 @@ impl Peer {
     pub(crate) fn start(bench: &Bench, qp: &Qp) -> Result<Self, Obstacle> {
         let mut process = Command::new(std::env::current_exe()?)
             .args(["-d", bench.device().name(), "--peer"])
+            .args(memory_arguments(1))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;

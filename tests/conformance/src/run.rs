@@ -9,7 +9,7 @@ use nix::unistd::alarm;
 
 use crate::differences;
 use crate::fact::{Fact, Notes};
-use crate::objects::{Bench, DeviceKind};
+use crate::objects::{Bench, DeviceKind, memory_arguments};
 use crate::verdict::{Verdict, judge};
 
 /// Seconds that the process of a fact may take: each of its own waits is shorter, and there are few in one.
@@ -27,7 +27,9 @@ pub(crate) fn all(name: &str, facts: &[&Fact]) -> io::Result<bool> {
     for fact in facts {
         let full_name = fact.full_name();
         let arguments = ["-d", name, "--establish", &full_name];
-        let status = Command::new(&program).args(arguments).stdin(Stdio::null()).status()?;
+        let mut command = Command::new(&program);
+        command.args(arguments).args(memory_arguments(0)).stdin(Stdio::null());
+        let status = command.status()?;
         match status.code().and_then(|code| u8::try_from(code).ok()) {
             Some(OK) => ok += 1,
             Some(DIFFERS) => differ += 1,

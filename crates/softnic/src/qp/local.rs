@@ -56,6 +56,15 @@ impl Local {
         }
     }
 
+    /// Reads a byte of host memory as the processor does. The driver's copy finds device memory wherever it is told to
+    /// look; inline data, which nobody has asked the registration of, has to be host memory as elsewhere.
+    fn touch(self) {
+        if let Self::Host(pointer) = self {
+            // SAFETY: the caller of the copy vouches for the bytes, of which there is one at least.
+            let _ = unsafe { pointer.read_volatile() };
+        }
+    }
+
     /// How a copy between it and `region` has failed: whose memory is not there decides.
     fn failure(self, region: &Region, Failed(result): Failed) -> Failure {
         match self {
@@ -75,6 +84,7 @@ impl Local {
             // SAFETY: the caller vouches for both sides.
             (Self::Host(from), None) => unsafe { write_range(region, offset, from, len) },
             (_, Some(there)) => {
+                self.touch();
                 let to = Side::Device(there.pointer.wrapping_add(offset));
                 // SAFETY: as above.
                 let copied = unsafe { there.gpu.copy(to, self.side(), len as usize) };

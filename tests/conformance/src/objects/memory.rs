@@ -2,12 +2,15 @@
 
 use std::cell::Cell;
 use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::ptr;
 use std::rc::Rc;
 
 use rdma_sys as sys;
 
-use super::{Device, Refused, Remote, SOON, Sge, within};
+use super::gpu::{GpuMemory, dma_buf};
+use super::kind::next_kind;
+use super::{Device, MemoryKind, Refused, Remote, SOON, Sge, within};
 use crate::fact::{Obstacle, Outcome};
 use crate::shown::Errno;
 
@@ -50,11 +53,14 @@ impl Drop for Pd {
     }
 }
 
-/// Pages of this process, zeroed at first. A device may change them at any time, so they are read and written byte
+/// Pages of this process or of a GPU, zeroed at first. A device may change them at any time, so they are read and written byte
 /// by byte, never borrowed.
 pub(crate) struct Pages {
     start: *mut u8,
     len: usize,
+    kind: MemoryKind,
+    /// Where it is on a GPU: then nothing may be done at `start` by this process itself.
+    gpu: Option<GpuMemory>,
 }
 
 /// The page size of x86-64 and of most other kernels; a larger one makes buffers larger and nothing else.
@@ -63,6 +69,17 @@ pub(crate) const PAGE: usize = 4096;
 impl Pages {
     /// Pages for `len` bytes.
     pub(crate) fn new(len: usize) -> Result<Rc<Self>, Obstacle> {
+        match next_kind() {
+            MemoryKind::Host => Self::on_host(len),
+            kind => {
+                let memory = GpuMemory::new(len)?;
+                let start = ptr::without_provenance_mut(memory.address() as usize);
+                Ok(Rc::new(Self { start, len, kind, gpu: Some(memory) }))
+            }
+        }
+    }
+
+    fn on_host(len: usize) -> Result<Rc<Self>, Obstacle> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         // SAFETY: a new mapping where the kernel likes touches nothing that exists.
@@ -70,11 +87,14 @@ impl Pages {
         if start == libc::MAP_FAILED {
             return Err(Obstacle(format!("mmap of {len} bytes: {}", Errno::last())));
         }
-        Ok(Rc::new(Self { start: start.cast(), len }))
+        Ok(Rc::new(Self { start: start.cast(), len, kind: MemoryKind::Host, gpu: None }))
     }
 
     /// Takes the right to write away.
     pub(crate) fn make_read_only(&self) -> Outcome {
+        if self.gpu.is_some() {
+            return Err(Obstacle("memory of a GPU can't be made read-only".into()));
+        }
         // SAFETY: the mapping is ours; `put` is not called after this by the fact that does it.
         match unsafe { libc::mprotect(self.start.cast(), self.len, libc::PROT_READ) } {
             0 => Ok(()),
@@ -90,6 +110,9 @@ impl Pages {
     /// Writes `bytes` at `offset`.
     pub(crate) fn put(&self, offset: usize, bytes: &[u8]) {
         assert!(offset + bytes.len() <= self.len);
+        if let Some(gpu) = &self.gpu {
+            return gpu.put(offset, bytes);
+        }
         for (index, byte) in bytes.iter().enumerate() {
             // SAFETY: within the mapping; volatile, since the device may write at the same time.
             unsafe { self.start.add(offset + index).write_volatile(*byte) };
@@ -99,6 +122,11 @@ impl Pages {
     /// The bytes of `range`, as they are now.
     pub(crate) fn get(&self, range: Range<usize>) -> Vec<u8> {
         assert!(range.end <= self.len);
+        if let Some(gpu) = &self.gpu {
+            let mut bytes = vec![0; range.len()];
+            gpu.get(range.start, &mut bytes);
+            return bytes;
+        }
         // SAFETY: within the mapping; volatile, since the device may write at the same time.
         range.map(|offset| unsafe { self.start.add(offset).read_volatile() }).collect()
     }
@@ -106,6 +134,9 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
+        if self.gpu.is_some() {
+            return;
+        }
         // SAFETY: the mapping is ours, and registrations of it hold an Rc.
         unsafe { libc::munmap(self.start.cast(), self.len) };
     }
@@ -140,7 +171,12 @@ impl Region {
         assert!(range.end <= pages.len);
         let base = pages.address(range.start);
         // SAFETY: the memory is mapped until after the registration ends, and is only ever read by copy.
-        let raw = unsafe { register(pd, base, range.len(), access) }?;
+        let raw = unsafe {
+            match pages.kind {
+                MemoryKind::DmaBuf => register_dma_buf(pd, base, range.len(), access),
+                MemoryKind::Host | MemoryKind::Gpu => register(pd, base, range.len(), access),
+            }?
+        };
         Ok(Self { pd: Rc::clone(pd), raw, live: Cell::new(true), range, base, pages: Rc::clone(pages) })
     }
 
@@ -241,6 +277,28 @@ impl Drop for Region {
             self.end();
         }
     }
+}
+
+/// The same by a dma-buf of the pages that the bytes lie in.
+///
+/// # Safety
+/// As for [`register`].
+unsafe fn register_dma_buf(
+    pd: &Rc<Pd>,
+    address: u64,
+    len: usize,
+    access: u32,
+) -> Result<*mut sys::ibv_mr, Refused> {
+    const CALL: &str = "ibv_reg_dmabuf_mr";
+    let offset = address % PAGE as u64;
+    let refused = |errno| Refused { call: CALL, errno };
+    let whole = (offset as usize + len).next_multiple_of(PAGE);
+    let fd = dma_buf(address - offset, whole).map_err(|_| refused(Errno(libc::EIO)))?;
+    let call = pd.device.verbs.ibv_reg_dmabuf_mr.ok_or(refused(Errno::EOPNOTSUPP))?;
+    // SAFETY: the domain is alive; the rest is the caller's promise. The registration keeps the memory, not the
+    // descriptor.
+    let raw = unsafe { call(pd.raw, offset, len, address, fd.as_raw_fd(), access.cast_signed()) };
+    if raw.is_null() { Err(Refused::last(CALL)) } else { Ok(raw) }
 }
 
 /// # Safety

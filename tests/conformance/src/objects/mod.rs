@@ -11,6 +11,8 @@ mod completion;
 mod device;
 mod event;
 mod extended;
+mod gpu;
+mod kind;
 mod memory;
 mod qp;
 mod request;
@@ -24,6 +26,7 @@ pub(crate) use change::{Change, Connection, HOP_LIMIT, RD_ATOMIC, TRAFFIC_CLASS,
 pub(crate) use completion::{Channel, Completion, Cq, CqEvent};
 pub(crate) use device::{Device, DeviceKind, GidEntry};
 pub(crate) use extended::Extended;
+pub(crate) use kind::{MemoryKind, choose_memory, memory_arguments};
 pub(crate) use memory::{ALL_ACCESS, PAGE, Pages, Pd, Region};
 pub(crate) use qp::{Qp, QpShape};
 pub(crate) use request::{Posted, Receive, Remote, Request, Sge};
