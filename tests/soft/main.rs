@@ -4,6 +4,7 @@ mod arms;
 mod calls;
 mod driver;
 mod faults;
+mod gpu_memory;
 mod kills;
 mod limits;
 mod model;

@@ -34,10 +34,10 @@ fn a_range_of_whole_pages_has_a_descriptor_and_no_other_has() {
         assert_eq!(attribute(driver, sys::CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, 0), 1);
         let pointer = driver.alloc(10_000).unwrap();
         // SAFETY: the descriptor is new, and this test's.
-        let file = unsafe { OwnedFd::from_raw_fd(export(driver, pointer + 4096, 8192).unwrap()) };
+        let file = unsafe { OwnedFd::from_raw_fd(driver.export(pointer + 4096, 8192).unwrap()) };
         drop(file);
         for (at, len) in [(0, 0), (0, 1), (1, 4096), (4096, 12_288), (12_288, 4096)] {
-            assert_eq!(export(driver, pointer + at, len), Err(sys::CUDA_ERROR_INVALID_VALUE), "{at} {len}");
+            assert_eq!(driver.export(pointer + at, len), Err(sys::CUDA_ERROR_INVALID_VALUE), "{at} {len}");
         }
     });
 }
@@ -47,7 +47,7 @@ fn without_dma_bufs_there_are_none() {
     alone("driver::configured::without_dma_bufs_there_are_none", "dma_buf off", |driver| {
         assert_eq!(attribute(driver, sys::CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, 0), 0);
         let pointer = driver.alloc(4096).unwrap();
-        assert_eq!(export(driver, pointer, 4096), Err(sys::CUDA_ERROR_NOT_SUPPORTED));
+        assert_eq!(driver.export(pointer, 4096), Err(sys::CUDA_ERROR_NOT_SUPPORTED));
     });
 }
 
@@ -72,7 +72,7 @@ fn a_call_fails_when_it_is_described_to() {
     alone("driver::configured::a_call_fails_when_it_is_described_to", config, |driver| {
         let results: Vec<_> = (0..3).map(|_| driver.alloc(4096).map(|_| ())).collect();
         assert_eq!(results, [Ok(()), Err(sys::CUDA_ERROR_OUT_OF_MEMORY), Ok(())]);
-        assert_eq!(export(driver, driver.alloc(4096).unwrap(), 4096), Err(719));
+        assert_eq!(driver.export(driver.alloc(4096).unwrap(), 4096), Err(719));
     });
 }
 
@@ -116,14 +116,4 @@ fn attribute(driver: &Driver, which: u32, gpu: i32) -> i32 {
     // SAFETY: `value` is ours.
     driver.good(unsafe { (driver.cuDeviceGetAttribute)(&mut value, which, gpu) });
     value
-}
-
-fn export(driver: &Driver, pointer: u64, bytes: usize) -> Result<i32, sys::CUresult> {
-    let (mut fd, kind) = (-1, sys::CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD);
-    let call = driver.cuMemGetHandleForAddressRange.expect("it is there");
-    // SAFETY: `fd` is ours.
-    match unsafe { call((&raw mut fd).cast(), pointer, bytes, kind, 0) } {
-        sys::CUDA_SUCCESS => Ok(fd),
-        failure => Err(failure),
-    }
 }

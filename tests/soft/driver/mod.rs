@@ -43,9 +43,19 @@ fn role() -> Option<String> {
 
 /// Runs `body` in a process of its own, as the test `test` that this is called in.
 pub(crate) fn alone(test: &str, config: &str, body: fn(&Driver)) {
+    alone_among(test, config, &[], body);
+}
+
+/// The same with more variables in the environment.
+pub(crate) fn alone_among(
+    test: &str,
+    config: &str,
+    environment: &[(&str, std::ffi::OsString)],
+    body: fn(&Driver),
+) {
     match role() {
         Some(_) => body(&Driver::open()),
-        None => passes(test, config),
+        None => passes(again(test, "body", config).envs(environment.iter().cloned())),
     }
 }
 
@@ -101,14 +111,14 @@ pub(crate) fn with_other(test: &str, body: fn(&Driver, &mut Other), other: fn(&D
             body(&Driver::open(), &mut other);
             other.finish();
         }
-        None => passes(test, ""),
+        None => passes(&mut again(test, "body", "")),
     }
 }
 
-fn passes(test: &str, config: &str) {
-    let output = again(test, "body", config).output().expect("the test can be started again");
+fn passes(command: &mut Command) {
+    let output = command.output().expect("the test can be started again");
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success() && out.contains("1 passed"), "{test}, {config}: {out}\n{err}");
+    assert!(output.status.success() && out.contains("1 passed"), "{command:?}: {out}\n{err}");
 }
 
 impl Driver {
@@ -133,12 +143,12 @@ impl Driver {
     }
 
     #[track_caller]
-    fn good(&self, result: CUresult) {
+    pub(crate) fn good(&self, result: CUresult) {
         assert_eq!(result, sys::CUDA_SUCCESS, "{}", self.describe(result));
     }
 
     /// Device memory.
-    fn alloc(&self, bytes: usize) -> Result<CUdeviceptr, CUresult> {
+    pub(crate) fn alloc(&self, bytes: usize) -> Result<CUdeviceptr, CUresult> {
         let mut pointer = 0;
         // SAFETY: `pointer` is ours.
         match unsafe { (self.cuMemAlloc_v2)(&mut pointer, bytes) } {
@@ -147,7 +157,7 @@ impl Driver {
         }
     }
 
-    fn free(&self, pointer: CUdeviceptr) -> CUresult {
+    pub(crate) fn free(&self, pointer: CUdeviceptr) -> CUresult {
         // SAFETY: any address may be asked for.
         unsafe { (self.cuMemFree_v2)(pointer) }
     }
@@ -165,6 +175,17 @@ impl Driver {
         // SAFETY: the vector has that many bytes.
         self.good(unsafe { (self.cuMemcpyDtoH_v2)(bytes.as_mut_ptr().cast(), from, len) });
         bytes
+    }
+
+    /// A descriptor in a dma-buf's place.
+    pub(crate) fn export(&self, pointer: CUdeviceptr, bytes: usize) -> Result<i32, CUresult> {
+        let (mut fd, kind) = (-1, sys::CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD);
+        let call = self.cuMemGetHandleForAddressRange.expect("it is there");
+        // SAFETY: `fd` is ours.
+        match unsafe { call((&raw mut fd).cast(), pointer, bytes, kind, 0) } {
+            sys::CUDA_SUCCESS => Ok(fd),
+            failure => Err(failure),
+        }
     }
 
     /// A pointer's attribute, where that is a 32-bit number.

@@ -81,6 +81,7 @@ impl Local {
     /// It has them, readable, and the range lies in the region.
     pub(super) unsafe fn write_to(self, region: &Region, offset: u64, len: u64) -> Result<(), Failure> {
         match (self, &region.gpu) {
+            _ if len == 0 => Ok(()),
             // SAFETY: the caller vouches for both sides.
             (Self::Host(from), None) => unsafe { write_range(region, offset, from, len) },
             (_, Some(there)) => {
@@ -108,6 +109,7 @@ impl Local {
     /// It has them, writable, and the range lies in the region.
     pub(super) unsafe fn read_from(self, region: &Region, offset: u64, len: u64) -> Result<(), Failure> {
         match (self, &region.gpu) {
+            _ if len == 0 => Ok(()),
             // SAFETY: the caller vouches for both sides.
             (Self::Host(to), None) => unsafe { read_range(region, offset, to, len) },
             (_, Some(there)) => {

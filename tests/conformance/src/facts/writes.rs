@@ -2,13 +2,14 @@
 
 use rdma_sys as sys;
 
-use crate::fact::{Notes, Outcome, facts};
-use crate::objects::{Bench, Receive, Request, Shape, Terms};
+use crate::fact::{Notes, Obstacle, Outcome, facts};
+use crate::objects::{ALL_ACCESS, Bench, Pages, Receive, Region, Request, Shape, Terms};
 use crate::shown::{Opcode, State, Status, list};
 
 facts! { "writes":
     its_bytes_land_and_no_others,
     lengths_around_the_path_mtu_arrive_whole,
+    megabytes_arrive_whole,
     no_bytes_are_written_to_any_key,
     pieces_of_no_bytes_are_passed_over,
     the_later_of_two_writes_stays,
@@ -45,6 +46,25 @@ fn lengths_around_the_path_mtu_arrive_whole(bench: &Bench, notes: &mut Notes) ->
         let expected = [&bytes[..len], &vec![0; 16384 - len]].concat();
         notes.bytes(&format!("{len} bytes at the target"), &expected, &pair.target.region.get(0..16384));
     }
+    Ok(())
+}
+
+/// Longer than any buffer on the way, and of no round length.
+fn megabytes_arrive_whole(bench: &Bench, notes: &mut Notes) -> Outcome {
+    const LEN: usize = (3 << 20) + 5;
+    let pair = bench.pair()?;
+    let region = |pd| Region::new(pd, &Pages::new(LEN)?, 0..LEN, ALL_ACCESS).map_err(Obstacle::from);
+    let (from, to) = (region(&pair.initiator.pd)?, region(&pair.target.pd)?);
+    let bytes = pattern(LEN);
+    from.put(0, &bytes);
+    let status = pair.run(Request::write(1, &[from.sge(0..LEN)], to.remote(0)))?.status;
+    notes.equal("a write", Status::SUCCESS, status);
+    notes.holds("its bytes at the target", "as sent", to.get(0..LEN) == bytes, "others");
+    from.put(0, &vec![0; LEN]);
+    let mut read = Request::write(2, &[from.sge(0..LEN)], to.remote(0));
+    read.opcode = sys::IBV_WR_RDMA_READ;
+    notes.equal("a read", Status::SUCCESS, pair.run(read)?.status);
+    notes.holds("its bytes here", "as there", from.get(0..LEN) == bytes, "others");
     Ok(())
 }
 
