@@ -15,5 +15,6 @@ mod perftest_server;
 mod posting;
 mod requests;
 mod runs;
+mod use_cuda;
 mod users;
 mod verbs_facts;

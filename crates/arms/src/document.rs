@@ -128,24 +128,28 @@ fn compare(arms: &[Tried]) -> Result<Option<Compared>> {
         return Ok(None);
     }
     let mut arms: Vec<_> = good.iter().map(|tried| recorded(tried, rounds)).collect::<Result<_>>()?;
-    leave_out_what_the_transport_brings(&mut arms);
+    leave_out_what_the_way_brings(&mut arms);
     let wishes = Wishes { sequence: Sequence::Auto, threshold: None, primary: Primary::Mean };
     let declared: Vec<String> = DECLARED.iter().map(|&name| name.to_owned()).collect();
     Compared::of(arms, wishes, &declared).map(Some)
 }
 
-/// Where arms go over different transports, each has its own devices, addresses and registrations: what they are stands in
-/// each arm's proof, and would bury the conditions that differ by accident.
-fn leave_out_what_the_transport_brings(arms: &mut [perf_compare::arm::Arm]) {
-    let transport = |run: &Recording| run.conditions.get("plan.transport").cloned();
-    let mut transports = arms.iter().flat_map(|arm| &arm.runs).map(transport);
-    let first = transports.next();
-    if first.is_none_or(|first| transports.all(|other| other == first)) {
+/// What says that arms go over different ways: the transport, and how GPU memory is reached, if there is any.
+const WAYS: [&str; 4] = ["plan.transport", "memory.kind", "memory.client_gpu.path", "memory.server_gpu.path"];
+
+/// Where arms go over different ways, each has its own devices, addresses and registrations: what they are stands in each
+/// arm's proof, and would bury the conditions that differ by accident.
+fn leave_out_what_the_way_brings(arms: &mut [perf_compare::arm::Arm]) {
+    let way = |run: &Recording| WAYS.map(|name| run.conditions.get(name).cloned());
+    let mut ways = arms.iter().flat_map(|arm| &arm.runs).map(way);
+    let first = ways.next();
+    if first.is_none_or(|first| ways.all(|other| other == first)) {
         return;
     }
     for run in arms.iter_mut().flat_map(|arm| &mut arm.runs) {
         run.conditions.retain(|name, _| {
-            !(name.starts_with("link.") || name.starts_with("memory.") || name.ends_with(".why_not"))
+            let of_the_way = ["link.", "memory.", "plan.gpu."];
+            !(of_the_way.iter().any(|prefix| name.starts_with(prefix)) || name.ends_with(".why_not"))
         });
     }
 }

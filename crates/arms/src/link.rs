@@ -23,7 +23,7 @@ use crate::trial::{Tool, Tried, run as run_all, this_program};
 #[command(next_help_heading = "Arms (client only)")]
 pub struct ArmArgs {
     /// One way of measuring, to be compared with others: give two or more. They run in turn (A B B A …), each is proven to be
-    /// what it is called, and judged against the first: default, rdma, tcp. Your own: "NAME:-q 8 -t 64". --rounds are runs of each arm [default: 6]
+    /// what it is called, and judged against the first: default, rdma, tcp, and with GPU memory staged and gdr. Your own: "NAME:-q 8 -t 64". --rounds are runs of each arm [default: 6]
     #[arg(long, value_name = "ARM", conflicts_with_all = ["run_infinitely", "interval"])]
     pub arm: Vec<String>,
 }
@@ -67,9 +67,12 @@ fn tried(name: &str, args: &ArmArgs, peer: &PeerArgs, rounds: u32) -> Result<(Ve
 }
 
 /// What `--arm` takes by name.
-fn known() -> [Arm; 3] {
+fn known() -> [Arm; 5] {
     let arm = |name: &str| Arm::setting(name, &[]).with(&[TRANSPORT, name]);
-    [Arm::setting("default", &[]), arm("rdma"), arm("tcp")]
+    let over_rdma =
+        |name: &str, path: &str| Arm::setting(name, &[]).with(&[TRANSPORT, "rdma", "--cuda-path", path]);
+    let (staged, gdr) = (over_rdma("staged", "staged"), over_rdma("gdr", "auto"));
+    [Arm::setting("default", &[]), arm("rdma"), arm("tcp"), staged, gdr]
 }
 
 /// `arm` on the device in software, where the command line asks for it and the arm uses one.
@@ -81,15 +84,28 @@ fn on_its_device(arm: Arm, soft: bool) -> Arm {
 fn prove(run: &Value) -> Result<String> {
     let link = &run["link"];
     let of = |end: &str, what: &str| link[end][what].as_str().unwrap_or("?").to_owned();
+    let memory = gpu_memory(&run["memory"]);
     match link["transport"].as_str() {
-        Some("tcp") => Ok(format!("TCP, {}", between(&of("client", "netdev"), &of("server", "netdev")))),
+        Some("tcp") => {
+            Ok(format!("TCP, {}{memory}", between(&of("client", "netdev"), &of("server", "netdev"))))
+        }
         Some("rdma") => {
             let devices = between(&of("client", "device"), &of("server", "device"));
             let software = ["client", "server"].iter().any(|end| of(end, "device_kind") == "software");
             let kind = if software { ", a device in software: no link's speed" } else { "" };
-            Ok(format!("RDMA, {devices}, {}{kind}", network(&link["client"])))
+            Ok(format!("RDMA, {devices}, {}{memory}{kind}", network(&link["client"])))
         }
         _ => Err(Error::new(ErrorKind::RequirementNotMet, "a run does not say what carried its bytes")),
+    }
+}
+
+/// How the GPU memory of either end was reached, where there is any.
+fn gpu_memory(memory: &Value) -> String {
+    let path = |end: &str| memory[format!("{end}_gpu")]["path"].as_str().unwrap_or("host");
+    match (path("client"), path("server")) {
+        ("host", "host") => String::new(),
+        (client, server) if client == server => format!(", GPU memory by {client}"),
+        (client, server) => format!(", memory by {client} to {server}"),
     }
 }
 
@@ -119,6 +135,11 @@ mod tests {
         let rdma = json!({"link": {"transport": "rdma", "client": end("mlx5_0", "hardware"),
             "server": end("mlx5_2", "hardware")}});
         assert_eq!(prove(&rdma).unwrap(), "RDMA, mlx5_0 to mlx5_2, RoCE v2");
+        let gpu = json!({"link": {"transport": "tcp", "client": {"netdev": "lo"}, "server": {"netdev": "lo"}},
+            "memory": {"client_gpu": {"path": "staged"}, "server_gpu": {"path": "staged"}}});
+        assert_eq!(prove(&gpu).unwrap(), "TCP, lo, GPU memory by staged");
+        let mixed = json!({"client_gpu": {"path": "dmabuf"}});
+        assert_eq!(gpu_memory(&mixed), ", memory by dmabuf to host");
         let soft = json!({"link": {"transport": "rdma", "client": end("rxe0", "software"),
             "server": end("rxe0", "software")}});
         assert_eq!(prove(&soft).unwrap(), "RDMA, rxe0, RoCE v2, a device in software: no link's speed");
@@ -133,10 +154,20 @@ mod tests {
         let options = |arm: &Arm| arm.clone().unless_its_own(TRANSPORT, Some("tcp")).options.join(" ");
         assert_eq!(
             known().each_ref().map(options),
-            ["--transport tcp", "--transport rdma", "--transport tcp"]
+            [
+                "--transport tcp",
+                "--transport rdma",
+                "--transport tcp",
+                "--transport rdma --cuda-path staged",
+                "--transport rdma --cuda-path auto"
+            ]
         );
         assert_eq!(options(&Arm::setting("x", &[]).with(&["--transport=rdma"])), "--transport=rdma");
         let soft = |arm: Arm| on_its_device(arm, true).options.join(" ");
-        assert_eq!(known().map(soft), ["--soft-device", "--transport rdma --soft-device", "--transport tcp"]);
+        let [default, rdma, tcp, ..] = known().map(soft);
+        assert_eq!(
+            [default, rdma, tcp],
+            ["--soft-device", "--transport rdma --soft-device", "--transport tcp"]
+        );
     }
 }

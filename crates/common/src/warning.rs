@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::affinity::report::cores_named;
 use crate::contention::{Contention, Load};
+use crate::memory::GpuUse;
 use crate::plan::Role;
 use crate::units::{ByteSize, show_duration};
 
@@ -137,6 +138,24 @@ impl Warning {
             "each doorbell and each look at what has arrived crosses to another socket: latency is higher than it could be",
             "let it use cores of that node (taskset, the cpuset of its container or job), or say --numa none",
         )
+    }
+
+    /// The device is farther from the GPU than another of the machine.
+    pub fn gpu_far_from_device(role: Role, gpu: &GpuUse) -> Option<Self> {
+        let distance = gpu.distance.filter(|_| !gpu.nearer.is_empty())?;
+        Some(Self::new(
+            "gpu-far-from-device",
+            format!(
+                "on the {}, GPU {} ({}) is {} from the device: {}",
+                role.name(),
+                gpu.ordinal,
+                gpu.pci_address,
+                distance.word(),
+                distance.meaning()
+            ),
+            "GPUDirect may be slower than the link, or than staging, and loads the processors' interconnect",
+            &format!("nearer to it: {} (-d there)", gpu.nearer.join(", ")),
+        ))
     }
 
     /// More threads post on an end than it has cores for them.

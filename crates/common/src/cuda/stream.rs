@@ -223,6 +223,19 @@ impl Event {
         Ok(Self { context: Arc::clone(context), raw })
     }
 
+    /// Whether its stream has come to it.
+    ///
+    /// # Errors
+    /// What failed meanwhile.
+    pub fn has_come(&self) -> Result<bool> {
+        let driver = self.context.driver();
+        // SAFETY: the event is alive.
+        match unsafe { (driver.table().cuEventQuery)(self.raw) } {
+            sys::CUDA_ERROR_NOT_READY => Ok(false),
+            result => driver.check(result, "cuEventQuery").map(|()| true),
+        }
+    }
+
     /// Waits until its stream has come to it; an event that was never recorded is not waited for.
     ///
     /// # Errors

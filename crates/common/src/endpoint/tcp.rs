@@ -18,7 +18,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::staged::Outbound;
+use super::staged::{Copied, Outbound};
 use super::{Endpoint, PingPong, Signal};
 use crate::error::{Error, ErrorKind, Result, show_io_error};
 use crate::plan::{Regions, Slots};
@@ -43,29 +43,63 @@ pub struct Lane<'a> {
 
 /// How messages come from the source regions to the sockets.
 pub trait Taken {
-    /// Sends `len` bytes at `address` on `lane`.
+    /// Sends `len` bytes at `address` on the lane `qp` of `lanes`, or begins to.
     ///
     /// # Errors
     /// [`ErrorKind::PeerLost`], [`ErrorKind::Stalled`] where `stop` says so, and those of the memory.
-    fn send(&self, lane: &Lane, address: u64, len: u64, stop: &Stop) -> Result<()>;
+    fn post(&mut self, lanes: &[Lane], qp: usize, address: u64, len: u64, stop: &Stop) -> Result<()>;
+
+    /// Sends what has been begun and can be sent now.
+    ///
+    /// # Errors
+    /// As for [`Taken::post`].
+    fn go_on(&mut self, lanes: &[Lane], stop: &Stop) -> Result<()>;
+
+    /// Waits for something that has been begun, and sends it; whether there was anything.
+    ///
+    /// # Errors
+    /// As for [`Taken::post`].
+    fn wait(&mut self, lanes: &[Lane], stop: &Stop) -> Result<bool>;
 }
 
-/// The regions are host memory.
+/// The regions are host memory, from which a message is sent at once.
 pub struct InPlace;
 
 impl Taken for InPlace {
     #[inline]
-    fn send(&self, lane: &Lane, address: u64, len: u64, stop: &Stop) -> Result<()> {
-        lane.send(address, len as usize, stop)
+    fn post(&mut self, lanes: &[Lane], qp: usize, address: u64, len: u64, stop: &Stop) -> Result<()> {
+        lanes[qp].send(address, len as usize, stop)
+    }
+
+    #[inline]
+    fn go_on(&mut self, _: &[Lane], _: &Stop) -> Result<()> {
+        Ok(())
+    }
+
+    #[inline]
+    fn wait(&mut self, _: &[Lane], _: &Stop) -> Result<bool> {
+        Ok(false)
     }
 }
 
 /// The regions are a GPU's memory.
 impl Taken for Outbound {
-    fn send(&self, lane: &Lane, address: u64, len: u64, stop: &Stop) -> Result<()> {
-        // SAFETY: whoever made the endpoint has given addresses of device memory, and keeps it.
-        unsafe { self.each_piece(address, len, |piece, len| lane.send(piece, len, stop)) }
+    fn post(&mut self, lanes: &[Lane], qp: usize, address: u64, len: u64, stop: &Stop) -> Result<()> {
+        // SAFETY: whoever made the endpoint has given addresses of device memory, keeps it, and fills it between rounds only.
+        unsafe { Self::post(self, qp, address, len, |copied| send(lanes, copied, stop)) }
     }
+
+    fn go_on(&mut self, lanes: &[Lane], stop: &Stop) -> Result<()> {
+        self.send_copied(|copied| send(lanes, copied, stop))
+    }
+
+    fn wait(&mut self, lanes: &[Lane], stop: &Stop) -> Result<bool> {
+        self.send_oldest(|copied| send(lanes, copied, stop))
+    }
+}
+
+fn send(lanes: &[Lane], copied: Copied, stop: &Stop) -> Result<()> {
+    lanes[copied.qp].send(copied.address, copied.len, stop)
 }
 
 /// The initiator's sockets. `A` is how it learns which of them have acknowledgements, `T` where messages are taken from.
@@ -158,8 +192,8 @@ impl<'a> Lane<'a> {
 impl<'a, A: Asked<'a>, T: Taken> Endpoint for TcpEndpoint<'a, A, T> {
     #[inline]
     fn post_write(&mut self, qp: usize, slot: u64, _signal: Signal) -> Result<()> {
-        let lane = &self.lanes[qp];
-        self.taken.send(lane, lane.source + self.slots.offset(slot), self.slots.size, self.stop)
+        let address = self.lanes[qp].source + self.slots.offset(slot);
+        self.taken.post(&self.lanes, qp, address, self.slots.size, self.stop)
     }
 
     #[inline]
@@ -169,7 +203,7 @@ impl<'a, A: Asked<'a>, T: Taken> Endpoint for TcpEndpoint<'a, A, T> {
             any = true;
             done(index, writes);
         })?;
-        if !any {
+        if !any && !self.taken.wait(&self.lanes, self.stop)? {
             // The loop polls when its window is full: there is nothing to do until an acknowledgement arrives,
             // and on one host spinning would take the processor from the receiver.
             self.acks.wait();
@@ -179,6 +213,7 @@ impl<'a, A: Asked<'a>, T: Taken> Endpoint for TcpEndpoint<'a, A, T> {
 
     #[inline]
     fn poll_at_once(&mut self, mut done: impl FnMut(usize, u32)) -> Result<()> {
+        self.taken.go_on(&self.lanes, self.stop)?;
         let lanes = &mut self.lanes;
         self.acks.each_to_read(|index| {
             let more = lanes[index].receive_acks()?;

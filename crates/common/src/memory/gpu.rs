@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{Buffer, MemoryKind};
 use crate::cuda::{DeviceBuffer, Driver, Gpu, GpuContext, GpuName, choose};
 use crate::error::{Error, Result};
+use crate::node::{Distance, Topology};
 
 /// How an adapter, or a socket, comes to the bytes of a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -57,10 +58,12 @@ pub struct GpuUse {
     /// Ways that were tried before and did not work.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub refused: Vec<Refusal>,
-    /// How far it is from the RDMA device on the PCI bus, in NVIDIA's words (`PIX` to `SYS`); absent where that is not known
-    /// or there is no such device.
+    /// How far it is from the RDMA device on the PCI bus; absent where that is not known or there is no such device.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub distance: Option<String>,
+    pub distance: Option<Distance>,
+    /// RDMA devices of its machine that are nearer to it.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub nearer: Vec<String>,
 }
 
 /// A way that did not work.
@@ -83,13 +86,25 @@ impl GpuUse {
             path,
             refused,
             distance: None,
+            nearer: Vec::new(),
         }
+    }
+
+    /// The same with how far it is from `device` in the node that `topology` shows.
+    pub fn seen_from(mut self, device: &str, topology: &Topology) -> Self {
+        let row = |name: &str| topology.places.iter().position(|place| place.name == name);
+        let Some((gpu, device)) = row(&self.pci_address).zip(row(device)) else { return self };
+        self.distance = topology.distance(gpu, device);
+        if self.distance > topology.best_of(gpu) {
+            self.nearer.clone_from(&topology.places[gpu].nearest);
+        }
+        self
     }
 
     /// For the header: `GPU 0, NVIDIA H200, 0000:3c:00.0, GPUDirect by dma-buf`.
     pub fn describe(&self) -> String {
-        let distance =
-            self.distance.as_ref().map_or(String::new(), |distance| format!(", {distance} from the device"));
+        let words = |distance: Distance| format!(", {} from the device", distance.word());
+        let distance = self.distance.map_or(String::new(), words);
         format!("GPU {}, {}, {}, {}{distance}", self.ordinal, self.name, self.pci_address, self.path.words())
     }
 }
@@ -173,5 +188,49 @@ impl Buffer for GpuMemory {
 impl GpuMemory {
     fn named(&self, error: Error) -> Error {
         error.fact("gpu", self.gpu().describe())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::Place;
+
+    fn gpu() -> GpuUse {
+        let gpu = Gpu {
+            ordinal: 1,
+            name: "NVIDIA H200".into(),
+            uuid: "GPU-8a5c".into(),
+            pci_address: "0000:3c:00.0".into(),
+            memory_bytes: 1 << 37,
+            compute_capability: "9.0".into(),
+            multiprocessors: 132,
+            dma_buf: true,
+        };
+        GpuUse::of(&gpu, GpuPath::Dmabuf, Vec::new())
+    }
+
+    fn place(name: &str, distances: [Option<Distance>; 3], nearest: &[&str]) -> Place {
+        let nearest = nearest.iter().map(|&name| name.into()).collect();
+        Place { label: name.into(), name: name.into(), numa_node: None, distances: distances.into(), nearest }
+    }
+
+    #[test]
+    fn a_device_that_is_not_the_nearest_is_told_with_those_that_are() {
+        use Distance::{Pix, Sys};
+        let topology = Topology {
+            places: vec![
+                place("0000:3c:00.0", [None, Some(Pix), Some(Sys)], &["mlx5_0"]),
+                place("mlx5_0", [Some(Pix), None, Some(Sys)], &[]),
+                place("mlx5_1", [Some(Sys), Some(Sys), None], &[]),
+            ],
+        };
+        let near = gpu().seen_from("mlx5_0", &topology);
+        assert_eq!((near.distance, near.nearer.len()), (Some(Pix), 0));
+        assert!(near.describe().ends_with("GPUDirect by dma-buf, PIX from the device"));
+        let far = gpu().seen_from("mlx5_1", &topology);
+        assert_eq!((far.distance, far.nearer), (Some(Sys), vec!["mlx5_0".to_owned()]));
+        let unknown = gpu().seen_from("rxe0", &topology);
+        assert_eq!((unknown.distance, unknown.nearer.len()), (None, 0));
     }
 }

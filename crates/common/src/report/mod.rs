@@ -397,6 +397,12 @@ impl Document {
         if let Some(memory) = self.memory.as_ref().filter(|_| tried) {
             self.warnings.extend(Warning::base_pages(&memory.ends_with_base_pages()));
         }
+        if let Some(memory) = &self.memory {
+            let gpus = [(Role::Client, &memory.client_gpu), (Role::Server, &memory.server_gpu)];
+            let far =
+                |(role, gpu): (Role, &Option<GpuUse>)| Warning::gpu_far_from_device(role, gpu.as_ref()?);
+            self.warnings.extend(gpus.into_iter().filter_map(far));
+        }
         let counted = |evidence: &Evidence| {
             let trouble = crate::counters::trouble(&evidence.moved)?;
             Some(Warning::counters_moved(evidence.role, &evidence.source, &trouble))

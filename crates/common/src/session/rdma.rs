@@ -78,9 +78,10 @@ struct Made {
 }
 
 impl Made {
-    fn new(chosen: &ChosenPort, plan: &Plan, buffer: EndBuffer, role: Role) -> Result<Self> {
+    fn new(ground: Ground, buffer: EndBuffer) -> Result<Self> {
+        let Ground { chosen, plan, role, files, .. } = ground;
         let pd = Arc::new(ProtectionDomain::new(&chosen.context)?);
-        let memory = Registered::new(&pd, plan, buffer, role)?;
+        let memory = Registered::new(&pd, plan, buffer, role, files)?;
         let cq = |_| CompletionQueue::new(&chosen.context, plan.completion_entries()).map(Arc::new);
         let cqs = (0..plan.threads).map(cq).collect::<Result<Vec<_>>>()?;
         let qps = queue_pairs(&pd, &cqs, plan, chosen.port.port_num)?;
@@ -113,9 +114,9 @@ impl Half {
         sgid: Option<&GidEntry>,
         buffer: EndBuffer,
     ) -> Result<Self> {
-        let Ground { chosen, plan, role, files, .. } = ground;
+        let Ground { chosen, plan, files, .. } = ground;
         check_traffic_class(plan, sgid)?;
-        let made = while_working(channel, || Made::new(chosen, plan, buffer, role))?;
+        let made = while_working(channel, || Made::new(ground, buffer))?;
         let posting = if made.qps.iter().all(|qp| !qp.extended().is_null()) {
             Posting::Extended
         } else {

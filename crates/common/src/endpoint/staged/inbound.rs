@@ -1,19 +1,47 @@
 //! From the network to a GPU's memory.
 #![allow(unsafe_code, reason = "memory of a GPU is an address")]
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::PIECE;
-use crate::cuda::{GpuContext, PinnedBuffer, Stream};
+use super::{PIECE, STAGES, Stage};
+use crate::cuda::{GpuContext, Stream};
 use crate::error::Result;
 
-/// Pieces that may be on their way to the GPU at a time. Waiting for all of them at once, a receiver waits once for 2 MiB.
-const STAGES: usize = 8;
+/// Pieces that are received from one place before another has its turn.
+const PIECES_IN_TURN: usize = 64;
 
 /// Takes bytes for device memory: while some are copied there, the next are received.
 pub struct Inbound {
     stream: Stream,
-    stages: Vec<PinnedBuffer>,
+    stages: Vec<Stage>,
+}
+
+/// Where bytes come from, and where they go.
+pub trait Arrivals {
+    /// Receives up to `room` bytes to `to`, without waiting.
+    fn receive(&mut self, to: *mut u8, room: usize) -> Received;
+
+    /// Where the next of the bytes that have been received go, of which `left` are not placed yet: a device address, and
+    /// how many of them go there.
+    fn place(&mut self, left: usize) -> (u64, usize);
+
+    /// A word for all that is placed, which [`Arrivals::landed`] is told.
+    fn placed(&self) -> u64;
+
+    /// All that was placed before `placed` is in the GPU's memory.
+    fn landed(&mut self, placed: u64);
+}
+
+/// What came of receiving.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// So many bytes.
+    Bytes(usize),
+    /// Nothing at the moment.
+    Nothing,
+    /// Nothing, and nothing more will come.
+    End,
 }
 
 impl Inbound {
@@ -23,8 +51,7 @@ impl Inbound {
     /// The driver's.
     pub fn new(context: &Arc<GpuContext>) -> Result<Self> {
         context.bind()?;
-        let stages = (0..STAGES).map(|_| PinnedBuffer::new(context, PIECE)).collect::<Result<_>>()?;
-        Ok(Self { stream: Stream::new(context)?, stages })
+        Ok(Self { stream: Stream::new(context)?, stages: Stage::several(context, STAGES)? })
     }
 
     /// Makes the GPU's context that of the calling thread, which then uses this.
@@ -35,31 +62,82 @@ impl Inbound {
         self.stream.context().bind()
     }
 
-    /// Has `receive` fill pieces of host memory, each a pointer and a length, as long as it gives how many bytes it has put
-    /// there and there is room. `place` then says where they go: it is told how many of a piece are left, and gives the
-    /// device address and the length of the first of them. All are there when this returns. `None` of `receive` ends it.
+    /// Receives as long as something comes, or it is another's turn; all of it is in the GPU's memory when this returns.
+    /// Whether more may come.
     ///
     /// # Errors
     /// The driver's.
     ///
     /// # Safety
-    /// What `place` gives is device memory of the context, and no longer than what it is told.
-    pub unsafe fn take(
-        &self,
-        mut receive: impl FnMut(*mut u8, usize) -> Option<usize>,
-        mut place: impl FnMut(usize) -> (u64, usize),
-    ) -> Result<()> {
-        for stage in &self.stages {
-            let Some(received) = receive(stage.pointer(), PIECE) else { break };
-            let mut at = 0;
-            while at < received {
-                let (address, len) = place(received - at);
-                // SAFETY: the caller vouches for the device memory; the bytes lie in the stage, which is not received into
-                // again before the wait below.
-                unsafe { self.stream.copy_to_device(address, stage.pointer().wrapping_add(at), len)? };
-                at += len;
+    /// What is placed is device memory of the context.
+    pub unsafe fn take(&self, arrivals: &mut impl Arrivals) -> Result<bool> {
+        let mut under_way = VecDeque::with_capacity(self.stages.len());
+        let mut may_go_on = true;
+        for number in 0..PIECES_IN_TURN {
+            if under_way.len() == self.stages.len() {
+                self.wait_for_one(&mut under_way, arrivals)?;
+            }
+            let stage = &self.stages[number % self.stages.len()];
+            match arrivals.receive(stage.memory.pointer(), PIECE) {
+                Received::Bytes(count) => {
+                    // SAFETY: the caller vouches for what is placed; the stage's copy before has been waited for.
+                    unsafe { self.copy(stage, count, arrivals)? };
+                    under_way.push_back((number, arrivals.placed()));
+                    self.tell_of_those_done(&mut under_way, arrivals)?;
+                }
+                // Until the copies are done something may come.
+                Received::Nothing if under_way.is_empty() => break,
+                Received::Nothing => self.wait_for_all(&mut under_way, arrivals)?,
+                Received::End => {
+                    may_go_on = false;
+                    break;
+                }
             }
         }
-        self.stream.synchronize()
+        self.wait_for_all(&mut under_way, arrivals)?;
+        Ok(may_go_on)
+    }
+
+    /// Begins to copy the `count` bytes of `stage` to where they go.
+    ///
+    /// # Safety
+    /// As for [`Inbound::take`]; nobody else uses the stage.
+    unsafe fn copy(&self, stage: &Stage, count: usize, arrivals: &mut impl Arrivals) -> Result<()> {
+        let mut at = 0;
+        while at < count {
+            let (address, len) = arrivals.place(count - at);
+            // SAFETY: the caller vouches for the device memory; the bytes lie in the stage.
+            unsafe { self.stream.copy_to_device(address, stage.memory.pointer().wrapping_add(at), len)? };
+            at += len;
+        }
+        stage.done.record(&self.stream)
+    }
+
+    fn wait_for_one(&self, under_way: &mut UnderWay, arrivals: &mut impl Arrivals) -> Result<()> {
+        if let Some((number, placed)) = under_way.pop_front() {
+            self.stages[number % self.stages.len()].done.wait()?;
+            arrivals.landed(placed);
+        }
+        Ok(())
+    }
+
+    fn wait_for_all(&self, under_way: &mut UnderWay, arrivals: &mut impl Arrivals) -> Result<()> {
+        while !under_way.is_empty() {
+            self.wait_for_one(under_way, arrivals)?;
+        }
+        Ok(())
+    }
+
+    fn tell_of_those_done(&self, under_way: &mut UnderWay, arrivals: &mut impl Arrivals) -> Result<()> {
+        while let Some(&(number, _)) = under_way.front() {
+            if !self.stages[number % self.stages.len()].done.has_come()? {
+                break;
+            }
+            self.wait_for_one(under_way, arrivals)?;
+        }
+        Ok(())
     }
 }
+
+/// Pieces that are being copied, the oldest first: their number, and what was placed with them.
+type UnderWay = VecDeque<(usize, u64)>;

@@ -1,5 +1,5 @@
 //! The bounce between a GPU and a network that can't reach its memory: pinned host memory, which the GPU copies to and
-//! from while the network has the piece before.
+//! from while the network has other pieces.
 
 mod inbound;
 mod outbound;
@@ -7,12 +7,35 @@ mod ping_pong;
 mod target;
 mod writes;
 
-pub use inbound::Inbound;
-pub use outbound::Outbound;
+pub use inbound::{Arrivals, Inbound, Received};
+pub use outbound::{Copied, Outbound};
 pub use ping_pong::StagedPingPong;
 pub use target::{SinkRegions, StagedTarget};
 pub use writes::{COUNT, Counts, SourceCopies, StagedWrites};
 
+use std::sync::Arc;
+
+use crate::cuda::{Event, GpuContext, PinnedBuffer};
+use crate::error::Result;
+
 /// Bytes that are copied at a time. A copy takes some 5 µs to begin and, over a PCIe 5 slot, as long again for these: with
 /// smaller pieces the beginning would count for more, with larger ones the first and the last, which overlap with nothing.
 pub const PIECE: usize = 256 * 1024;
+
+/// Pieces that may be copied at a time. Two would do if a copy began at once; where several processes share a GPU it takes
+/// turns among them, and a copy was seen to take 77 µs, in which a socket carries two pieces.
+const STAGES: usize = 8;
+
+/// A piece of pinned memory, and when the GPU is done with it.
+struct Stage {
+    memory: PinnedBuffer,
+    done: Event,
+}
+
+impl Stage {
+    fn several(context: &Arc<GpuContext>, count: usize) -> Result<Vec<Self>> {
+        let stage =
+            |_| Ok(Self { memory: PinnedBuffer::new(context, PIECE)?, done: Event::untimed(context)? });
+        (0..count).map(stage).collect()
+    }
+}

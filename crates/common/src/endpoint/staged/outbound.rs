@@ -1,16 +1,38 @@
 //! From a GPU's memory to the network.
 #![allow(unsafe_code, reason = "memory of a GPU is an address")]
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::PIECE;
-use crate::cuda::{Event, GpuContext, PinnedBuffer, Stream};
+use super::{PIECE, STAGES, Stage};
+use crate::cuda::{GpuContext, Stream};
 use crate::error::Result;
 
-/// Gives out the bytes of device memory piece by piece: while one is sent, the next is copied.
+/// Messages on their way out, in pieces: while one is sent, those after it are copied, also of messages that were posted
+/// later.
 pub struct Outbound {
     stream: Stream,
-    stages: [Stage; 2],
+    stages: Vec<Stage>,
+    /// The number of the next piece; it has the stage of that number, in turn.
+    next: usize,
+    under_way: VecDeque<Piece>,
+}
+
+struct Piece {
+    number: usize,
+    len: usize,
+    qp: usize,
+}
+
+/// Bytes in host memory that are to be sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Copied {
+    /// On which connection.
+    pub qp: usize,
+    /// Where they are.
+    pub address: u64,
+    /// How many there are.
+    pub len: usize,
 }
 
 impl Outbound {
@@ -20,67 +42,70 @@ impl Outbound {
     /// The driver's.
     pub fn new(context: &Arc<GpuContext>) -> Result<Self> {
         context.bind()?;
-        let stages = [Stage::new(context)?, Stage::new(context)?];
-        Ok(Self { stream: Stream::new(context)?, stages })
+        let stages = Stage::several(context, STAGES)?;
+        Ok(Self {
+            stream: Stream::new(context)?,
+            stages,
+            next: 0,
+            under_way: VecDeque::with_capacity(STAGES),
+        })
     }
 
-    /// Calls `send` with the host address and the length of each piece of the `len` bytes at `address`, in order. A piece is
-    /// there until `send` returns.
+    /// Begins to copy the `len` bytes at `address`, which go out on connection `qp`; `send` sends pieces of this and earlier
+    /// messages, in order, for whose stages others wait.
     ///
     /// # Errors
     /// The driver's, and those of `send`.
     ///
     /// # Safety
-    /// The bytes are device memory of the context.
-    pub unsafe fn each_piece(
-        &self,
+    /// The bytes are device memory of the context, and stay as they are until they are sent.
+    pub unsafe fn post(
+        &mut self,
+        qp: usize,
         address: u64,
         len: u64,
-        mut send: impl FnMut(u64, usize) -> Result<()>,
+        mut send: impl FnMut(Copied) -> Result<()>,
     ) -> Result<()> {
-        let piece = |number: u64| {
-            let begin = number * PIECE as u64;
-            (begin < len).then(|| (address + begin, (len - begin).min(PIECE as u64) as usize))
-        };
-        // SAFETY: the caller vouches for the memory, and a stage is copied to only after its piece before was sent.
-        let copy = |number: u64| unsafe { self.copy(number, piece(number)) };
-        let mut under_way = copy(0)?;
-        for number in 0.. {
-            let Some(len) = under_way else { return Ok(()) };
-            under_way = copy(number + 1)?;
-            let stage = self.stage(number);
-            stage.done.wait()?;
-            send(stage.memory.pointer().addr() as u64, len)?;
+        let mut at = 0;
+        while at < len {
+            if self.under_way.len() == self.stages.len() {
+                self.send_oldest(&mut send)?;
+            }
+            let piece = (len - at).min(PIECE as u64) as usize;
+            let stage = &self.stages[self.next % self.stages.len()];
+            // SAFETY: the caller vouches for the device memory; the piece that had the stage before was sent.
+            unsafe { self.stream.copy_to_host(stage.memory.pointer(), address + at, piece)? };
+            stage.done.record(&self.stream)?;
+            self.under_way.push_back(Piece { number: self.next, len: piece, qp });
+            self.next += 1;
+            at += piece as u64;
+        }
+        self.send_copied(send)
+    }
+
+    /// Sends the pieces whose copies are done, without waiting for others.
+    ///
+    /// # Errors
+    /// As for [`Outbound::post`].
+    pub fn send_copied(&mut self, mut send: impl FnMut(Copied) -> Result<()>) -> Result<()> {
+        while let Some(piece) = self.under_way.front() {
+            if !self.stages[piece.number % self.stages.len()].done.has_come()? {
+                break;
+            }
+            self.send_oldest(&mut send)?;
         }
         Ok(())
     }
 
-    fn stage(&self, number: u64) -> &Stage {
-        &self.stages[(number % 2) as usize]
-    }
-
-    /// Begins to copy piece `number`, if there is such a piece; gives its length.
+    /// Waits for the oldest piece and sends it; whether there was one.
     ///
-    /// # Safety
-    /// As for [`Outbound::each_piece`]; nobody uses the piece's stage.
-    unsafe fn copy(&self, number: u64, piece: Option<(u64, usize)>) -> Result<Option<usize>> {
-        let Some((address, len)) = piece else { return Ok(None) };
-        let stage = self.stage(number);
-        // SAFETY: the caller vouches for the device memory; the stage has as many bytes.
-        unsafe { self.stream.copy_to_host(stage.memory.pointer(), address, len)? };
-        stage.done.record(&self.stream)?;
-        Ok(Some(len))
-    }
-}
-
-/// A piece of pinned memory, and when the GPU is done with it.
-struct Stage {
-    memory: PinnedBuffer,
-    done: Event,
-}
-
-impl Stage {
-    fn new(context: &Arc<GpuContext>) -> Result<Self> {
-        Ok(Self { memory: PinnedBuffer::new(context, PIECE)?, done: Event::untimed(context)? })
+    /// # Errors
+    /// As for [`Outbound::post`].
+    pub fn send_oldest(&mut self, mut send: impl FnMut(Copied) -> Result<()>) -> Result<bool> {
+        let Some(Piece { number, len, qp }) = self.under_way.pop_front() else { return Ok(false) };
+        let stage = &self.stages[number % self.stages.len()];
+        stage.done.wait()?;
+        send(Copied { qp, address: stage.memory.pointer().addr() as u64, len })?;
+        Ok(true)
     }
 }

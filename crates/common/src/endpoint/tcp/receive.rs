@@ -11,7 +11,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::ACK;
-use crate::endpoint::staged::Inbound;
+use crate::endpoint::staged::{Arrivals, Inbound, Received};
 use crate::error::{Error, ErrorKind, Result, show_errno};
 use crate::plan::Slots;
 
@@ -160,35 +160,21 @@ impl Progress {
     /// # Errors
     /// The GPU's.
     fn advance_over(&mut self, socket: &TcpStream, landing: &Landing) -> Result<Option<bool>> {
-        let received = match landing {
-            Landing::Host => self.receive(socket),
-            Landing::Gpu(inbound) => self.receive_staged(socket, inbound)?,
-        };
-        Ok(received.and_then(|()| self.ack.send(socket, self.messages)))
-    }
-
-    /// The same for a GPU's memory, by way of the host's.
-    fn receive_staged(&mut self, socket: &TcpStream, inbound: &Inbound) -> Result<Option<()>> {
-        let mut is_over = false;
-        let receive = |to: *mut u8, room: usize| {
-            // SAFETY: `to` has that much room, and is nobody else's during the call.
-            let count = unsafe { libc::recv(socket.as_raw_fd(), to.cast(), room, 0) };
-            is_over = match count {
-                0 => true,
-                ..0 => !may_go_on(&std::io::Error::last_os_error()),
-                _ => false,
-            };
-            usize::try_from(count).ok().filter(|&count| count > 0)
-        };
-        let place = |left: usize| {
-            let at = self.sink + self.slots.offset(self.messages % self.slots.count) + self.offset;
-            let len = (self.slots.size - self.offset).min(left as u64);
-            self.advance(len);
-            (at, len as usize)
-        };
-        // SAFETY: the sink region is device memory, and a message ends within its slot.
-        unsafe { inbound.take(receive, place)? };
-        Ok((!is_over).then_some(()))
+        match landing {
+            Landing::Host => {
+                let received = self.receive(socket);
+                Ok(received.and_then(|()| self.ack.send(socket, self.messages)))
+            }
+            Landing::Gpu(inbound) => {
+                // One may be left over from an earlier turn.
+                let told = self.ack.messages;
+                let waits = self.ack.send(socket, told);
+                let mut staged = Staged { progress: self, socket, waits };
+                // SAFETY: the sink region is device memory, and a message ends within its slot.
+                let may_go_on = unsafe { inbound.take(&mut staged)? };
+                Ok(staged.waits.filter(|_| may_go_on))
+            }
+        }
     }
 
     fn receive(&mut self, socket: &TcpStream) -> Option<()> {
@@ -222,6 +208,43 @@ impl Progress {
         let total = self.offset + bytes;
         self.messages += total / self.slots.size;
         self.offset = total % self.slots.size;
+    }
+}
+
+/// One socket's messages, received for a GPU's memory, and acknowledged when they are there.
+struct Staged<'a> {
+    progress: &'a mut Progress,
+    socket: &'a TcpStream,
+    /// As [`Ack::send`] gave it last.
+    waits: Option<bool>,
+}
+
+impl Arrivals for Staged<'_> {
+    fn receive(&mut self, to: *mut u8, room: usize) -> Received {
+        // SAFETY: `to` has that much room, and is nobody else's during the call.
+        let count = unsafe { libc::recv(self.socket.as_raw_fd(), to.cast(), room, 0) };
+        match usize::try_from(count) {
+            Ok(0) => Received::End,
+            Ok(count) => Received::Bytes(count),
+            Err(_) if may_go_on(&std::io::Error::last_os_error()) => Received::Nothing,
+            Err(_) => Received::End,
+        }
+    }
+
+    fn place(&mut self, left: usize) -> (u64, usize) {
+        let Progress { slots, sink, messages, offset, .. } = *self.progress;
+        let at = sink + slots.offset(messages % slots.count) + offset;
+        let len = (slots.size - offset).min(left as u64);
+        self.progress.advance(len);
+        (at, len as usize)
+    }
+
+    fn placed(&self) -> u64 {
+        self.progress.messages
+    }
+
+    fn landed(&mut self, placed: u64) {
+        self.waits = self.waits.and_then(|_| self.progress.ack.send(self.socket, placed));
     }
 }
 

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use super::gpu;
 use crate::cuda::PinnedBuffer;
 use crate::error::Result;
+use crate::host::HostFiles;
 use crate::memory::{Buffer, EndBuffer, EndMemory, GpuPath, GpuUse, HostBuffer, MemoryKind};
 use crate::mr::{Access, MemoryRegion, Ordering, ProtectionDomain, Registrar};
+use crate::node::Node;
 use crate::plan::{BufferLayout, Plan, Role, Traffic};
 
 /// The memory of one end.
@@ -33,6 +35,7 @@ impl Registered {
         plan: &Plan,
         buffer: EndBuffer,
         role: Role,
+        files: &HostFiles,
     ) -> Result<Self> {
         let buffer = Arc::new(buffer);
         let layout = BufferLayout::new(plan, role);
@@ -47,7 +50,9 @@ impl Registered {
             None => (Reached::Itself(wanted.regions(&buffer, Registrar::Plain)?), None),
             Some(memory) => {
                 let (reached, path, refused) = gpu::reach(&wanted, plan, &buffer, memory)?;
-                (reached, Some(GpuUse::of(memory.gpu(), path, refused)))
+                let topology = Node::of_files(files).topology;
+                let gpu = GpuUse::of(memory.gpu(), path, refused).seen_from(wanted.device(), &topology);
+                (reached, Some(gpu))
             }
         };
         Ok(Self { reached, flags, gpu, buffer })
