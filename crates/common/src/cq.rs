@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rdma_sys as sys;
 
-use crate::device::{Context, SOFTNIC};
+use crate::device::{Context, SOFT_ROCE, SOFTNIC};
 use crate::error::Result;
 use crate::mr::resource_error;
 
@@ -84,6 +84,12 @@ impl CompletionStatus {
                 "see that the peer's process lives, and that both run on one machine as one user, in one network namespace \
                  and of one fabric (docs/softnic.md)",
             ),
+            // Its packets are made by the kernel, and in 6.1 it makes wrong ones of a write whose late acknowledgement meets
+            // its repetition (benches/results/2026-11-30-perftest-interop.md).
+            (sys::IBV_WC_REM_INV_REQ_ERR, Some(SOFT_ROCE)) => Some(
+                "Soft-RoCE sends wrong packets when it repeats what was only slow (completer_retry_err counts how often): wait \
+                 longer for acknowledgements, --qp-timeout 18 or more",
+            ),
             _ => self.knowledge().2,
         }
     }
@@ -161,6 +167,13 @@ mod tests {
         assert_eq!(CompletionStatus(10).name(), "REM_ACCESS_ERR (10)");
         assert_eq!(CompletionStatus(5).name(), "WR_FLUSH_ERR (5)");
         assert_eq!(CompletionStatus(999).name(), "unknown status (999)");
+    }
+
+    #[test]
+    fn an_invalid_request_on_soft_roce_is_its_own() {
+        assert!(CompletionStatus(9).hint(Some(SOFT_ROCE)).unwrap().contains("--qp-timeout 18"));
+        assert_eq!(CompletionStatus(9).hint(None), None);
+        assert_eq!(CompletionStatus(9).hint(Some("softnic")), None);
     }
 
     #[test]

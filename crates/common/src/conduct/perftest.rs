@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::exchange::interrupted;
 use crate::exchange::message::Stretch;
 use crate::host::HostFiles;
-use crate::perftest::{PerftestChannel, Report};
+use crate::perftest::{PerftestChannel, Report, with_repeats};
 use crate::plan::{Plan, Role, RoundLength, Traffic};
 use crate::report::{BandwidthUnit, Conditions, Document, Live, Output, Peer, ResultRow, Round, summarise};
 use crate::serve::Server;
@@ -82,11 +82,12 @@ fn take(channel: &mut PerftestChannel, local: &LocalEnd, plan: Plan, document: &
     let mut pulse = Pulse { session: &session, mark: 0 };
     session.observer().begin_round();
     let mut has_written = false;
-    channel.hear_key_while(PEER_SILENCE_LIMIT, || {
+    let heard = channel.hear_key_while(PEER_SILENCE_LIMIT, || {
         let beats = pulse.beats();
         has_written |= beats;
         beats
-    })?;
+    });
+    heard.map_err(|error| with_repeats(error, &session.evidence()))?;
     session.observer().end_round();
     // An end that also waits to be written to begins only now. One that has written may still do so: with -D it leaves what
     // is outstanding behind when its time is over, and a slow path brings that later.

@@ -10,6 +10,8 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// The emulation whose devices `--soft-device` opens, as they name themselves.
 pub const SOFTNIC: &str = "softnic";
+/// The kernel's own software device, as its driver is called.
+pub const SOFT_ROCE: &str = "rxe";
 /// The file that has it.
 const SOFTNIC_FILE: &str = "libsoftnic.so";
 

@@ -10,7 +10,7 @@ mod list;
 mod survey;
 
 pub use choose::{ChosenPort, DeviceWish, choose};
-pub use library::{Library, SOFTNIC};
+pub use library::{Library, SOFT_ROCE, SOFTNIC};
 
 pub use survey::{DeviceLimits, Surveyed, survey};
 

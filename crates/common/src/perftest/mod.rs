@@ -6,12 +6,14 @@
 
 mod channel;
 mod key;
+mod leave;
 mod report;
 mod system;
 mod version;
 
 pub use channel::PerftestChannel;
 pub use key::{Key, LONG_KEY_LEN, SHORT_KEY_LEN};
+pub use leave::with_repeats;
 pub use report::{FIELD_LEN, Report};
 pub use system::{MTU_LEN, NUMBER_LEN, decode_mtu, decode_number, encode_mtu, encode_number};
 pub use version::{Version, announcement, announcement_of, linkproof_in, plain};
