@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::error::{Error, ErrorKind, Origin};
 use crate::host::HostFiles;
 
 /// The counters of one port at one moment.
@@ -87,6 +88,25 @@ pub fn trouble(growth: &BTreeMap<String, u64>) -> Option<String> {
     (!found.is_empty()).then(|| found.join(", "))
 }
 
+/// A write's failure at this end with what its adapter has counted since the bring-up. A standstill has no words of its own, so
+/// that packets which were lost and repeated are its likely cause.
+pub fn tell(error: Error, growth: &BTreeMap<String, u64>) -> Error {
+    let is_a_write = matches!(error.kind, ErrorKind::Completion | ErrorKind::Stalled);
+    if !is_a_write || error.origin == Origin::Peer {
+        return error;
+    }
+    let is_lossy = error.kind == ErrorKind::Stalled && trouble(growth).is_some();
+    let error = error.fact("counters", describe(growth));
+    if is_lossy {
+        error.hint(
+            "packets get lost on the way and are sent again and again: look for drops on the switches' ports, for a cable or \
+             a path that fails, and for flow control that is off (rdma-check counters --watch 10 on both ends)",
+        )
+    } else {
+        error
+    }
+}
+
 /// Growth in words: `retry_exceeded_err 1, sent_pkts 40`.
 pub fn describe(growth: &BTreeMap<String, u64>) -> String {
     if growth.is_empty() {
@@ -108,6 +128,28 @@ mod tests {
             trouble(&growth("rp_cnp_handled")).unwrap(),
             "rp_cnp_handled 3 (congestion notifications obeyed)"
         );
+    }
+
+    #[test]
+    fn a_standstill_in_which_packets_are_repeated_is_loss() {
+        let told = |error, name: &str| tell(error, &[(name.to_owned(), 26)].into());
+        let stalled = || Error::new(ErrorKind::Stalled, "no write has completed");
+        let lossy = told(stalled(), "rcvd_seq_err");
+        assert!(lossy.hint.unwrap().contains("packets get lost"));
+        assert_eq!(lossy.facts[0].value, "rcvd_seq_err 26");
+        let silent = told(stalled(), "sent_pkts");
+        assert_eq!((silent.hint, silent.facts.len()), (None, 1));
+        let lost = told(Error::new(ErrorKind::Completion, "x").hint("its own"), "rcvd_seq_err");
+        assert_eq!(lost.hint.as_deref(), Some("its own"));
+    }
+
+    #[test]
+    fn what_is_no_write_of_this_end_has_none_of_its_counters() {
+        for error in
+            [Error::new(ErrorKind::PeerLost, "x"), Error::new(ErrorKind::Stalled, "x").from_peer("b")]
+        {
+            assert!(tell(error, &[("rcvd_seq_err".to_owned(), 1)].into()).facts.is_empty());
+        }
     }
 
     #[test]

@@ -121,7 +121,8 @@ impl Warning {
             "counters-moved",
             format!("on the {}, {source} counted {trouble}", role.name()),
             "packets were lost, repeated or held back: the figures are this path's under trouble, not its best",
-            "compare MTU, flow control and cabling of both ends; other traffic on the port counts as well",
+            "--interval 1s shows whether it comes in bursts, as from a path that was gone for a while; compare MTU, flow \
+             control and cabling of both ends; other traffic on the port counts as well",
         )
     }
 

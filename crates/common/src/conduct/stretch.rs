@@ -180,7 +180,7 @@ impl<'a> Stage<'a> {
         });
         let (result, watched) = watched(self.channel, until, stop, sampling, measure);
         match (watched.failure, result) {
-            (Some(failure), _) => Err(failure),
+            (Some(failure), _) => Err(self.session.with_counters(failure)),
             (None, Err(failure)) => Err(self.with_peers_story(failure)),
             (None, Ok(())) => Ok(Watched { failure: None, ..watched }),
         }

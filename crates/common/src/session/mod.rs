@@ -390,12 +390,11 @@ impl Session {
         }
     }
 
-    fn with_counters(&self, error: Error) -> Error {
-        match (&self.data, error.kind) {
-            (Data::Rdma(session), ErrorKind::Completion) => {
-                error.fact("counters", crate::counters::describe(&session.evidence(self.role).moved))
-            }
-            _ => error,
+    /// This end's failure of a write with what its adapter has counted, and what that says.
+    pub(crate) fn with_counters(&self, error: Error) -> Error {
+        match &self.data {
+            Data::Rdma(session) => crate::counters::tell(error, &session.evidence(self.role).moved),
+            Data::Tcp(_) => error,
         }
     }
 }
