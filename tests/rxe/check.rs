@@ -5,6 +5,7 @@ use linkproof_tests::lab::{Lab, Outcome, User, Vm};
 use linkproof_tests::schema;
 use serde_json::Value;
 
+use crate::faults::{Fault, fault};
 use crate::{port, server_in_a};
 
 /// Nobody, with room for whatever a test measures.
@@ -54,29 +55,6 @@ fn the_choice_is_what_a_run_then_uses() {
     assert_eq!(predicted["device"], run["link"]["client"]["device"]);
 }
 
-/// A fault, set up in a VM and undone when dropped, so that a failed test does not fail the next ones.
-struct Fault<'a> {
-    lab: &'a Lab,
-    vm: Vm,
-    script: &'static str,
-}
-
-impl<'a> Fault<'a> {
-    fn set_up(lab: &'a Lab, vm: Vm, script: &'static str) -> Self {
-        lab.shell(vm, &format!("{script}\nset_up"));
-        Self { lab, vm, script }
-    }
-}
-
-impl Drop for Fault<'_> {
-    fn drop(&mut self) {
-        let outcome = self.lab.run(self.vm, &["sh", "-ec", &format!("{}\nundo", self.script)]);
-        if outcome.status != 0 && !std::thread::panicking() {
-            panic!("a fault could not be undone\n{}", outcome.show());
-        }
-    }
-}
-
 /// A fault, who looks with which command, and what has to come of it.
 struct Case {
     script: &'static str,
@@ -85,12 +63,6 @@ struct Case {
     command: &'static [&'static str],
     status: i32,
     code: &'static str,
-}
-
-macro_rules! fault {
-    ($name:literal) => {
-        include_str!(concat!("faults/", $name, ".sh"))
-    };
 }
 
 const LOOK: &[&str] = &["rdma-check", "--json"];

@@ -7,6 +7,7 @@ mod addressing;
 mod affinity;
 mod check;
 mod failures;
+mod faults;
 mod intervals;
 mod latency;
 mod limits;
@@ -16,6 +17,7 @@ mod pace;
 mod perftest;
 mod queue_options;
 mod threads;
+mod trial;
 mod verbs_facts;
 
 use std::sync::atomic::{AtomicU16, Ordering};

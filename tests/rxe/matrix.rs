@@ -48,8 +48,15 @@ fn the_locked_memory_limit_decides_for_a_user_and_not_for_root() {
     let Some(lab) = Lab::get("the_locked_memory_limit_decides_for_a_user_and_not_for_root") else { return };
     let port = port();
     let _server = server_in_a(lab, &port, &[]);
-    let rows =
-        [("65536", "4K", true), ("65536", "1M", false), ("1048576", "1M", true), ("8388608", "1M", true)];
+    // Each limit with each message: the message fits, or it does not.
+    let rows = [
+        ("65536", "4K", true),
+        ("65536", "1M", false),
+        ("1048576", "4K", true),
+        ("1048576", "1M", true),
+        ("8388608", "4K", true),
+        ("8388608", "1M", true),
+    ];
     for (limit, size, fits) in rows {
         let user = User::Nobody { memlock: limit.parse().expect("a number") };
         let (outcome, document) = measure(lab, user, &port, "a", &["-s", size]);
@@ -61,8 +68,11 @@ fn the_locked_memory_limit_decides_for_a_user_and_not_for_root() {
         let run = schema::check(&outcome.expect_status(if fits { 0 } else { 3 }).stdout)["run"].clone();
         assert_eq!(run["failures"][0]["code"], *code(&document), "{limit} {size}");
     }
-    let as_root = format!("ulimit -l 64; exec write-bw -d rxe0 -p {port} -n 3 -s 1M a");
-    lab.run(Vm::B, &["sh", "-c", &as_root]).expect_status(0);
+    for (limit, size, _) in rows {
+        let kib = limit.parse::<u64>().expect("a number") >> 10;
+        let as_root = format!("ulimit -l {kib}; exec write-bw -d rxe0 -p {port} -n 3 --rounds 1 -s {size} a");
+        lab.run(Vm::B, &["sh", "-c", &as_root]).expect_status(0);
+    }
 }
 
 #[test]
@@ -117,6 +127,47 @@ fn each_ethernet_mtu_yields_its_active_mtu_and_the_smaller_end_decides() {
     assert_eq!((outcome.status, code(&document)), (4, &json!("device-limit")), "{}", outcome.show());
     let _of_a = mtu(lab, Vm::A, 4200);
     let (outcome, document) = measure(lab, User::Root, &port, "a", &["--validate"]);
+    assert_eq!(
+        (outcome.status, &document["link"]["path_mtu_bytes"]),
+        (0, &json!(4096)),
+        "{}",
+        outcome.show()
+    );
+}
+
+/// The severities and words of what is found of MTUs in `b`.
+fn found_of_mtu(lab: &Lab, program: &[&str], code: &str) -> Option<String> {
+    let document = schema::check(&lab.run(Vm::B, program).stdout);
+    let findings = document["findings"].as_array().expect("a list").iter();
+    let finding = findings.into_iter().find(|finding| finding["code"] == code)?;
+    Some(finding["seen"].as_str().expect("words").to_owned())
+}
+
+#[test]
+fn what_an_ethernet_mtu_makes_of_the_ports_is_found_and_told() {
+    let Some(lab) = Lab::get("what_an_ethernet_mtu_makes_of_the_ports_is_found_and_told") else { return };
+    let look = ["rdma-check", "--json"];
+    // 4096 bytes and 96 of headers; what is left of 9000 can't be used.
+    for (ethernet, active) in
+        [(1500, Some(1024)), (2200, Some(2048)), (4191, Some(2048)), (4192, None), (9000, None)]
+    {
+        let _of_b = mtu(lab, Vm::B, ethernet);
+        let seen = found_of_mtu(lab, &look, "mtu-small");
+        let words =
+            active.map(|active| format!("the interface's MTU is {ethernet}, so the port's is {active}"));
+        assert_eq!(seen.is_some(), words.is_some(), "{ethernet}: {seen:?}");
+        assert!(seen.unwrap_or_default().contains(&words.unwrap_or_default()), "{ethernet}");
+        assert_eq!(found_of_mtu(lab, &look, "mtu-stale"), None, "{ethernet}");
+    }
+    let port = port();
+    let _server = server_in_a(lab, &port, &[]);
+    let peer = ["rdma-check", "--peer", "a", "-p", &port, "--json"];
+    let _of_b = mtu(lab, Vm::B, 9000);
+    let seen = found_of_mtu(lab, &peer, "peer-mtu-differs").expect("the ends differ");
+    assert_eq!(seen, "the active MTU is 4096 on b and 1024 on a");
+    let _of_a = mtu(lab, Vm::A, 9000);
+    assert_eq!(found_of_mtu(lab, &peer, "peer-mtu-differs"), None);
+    let (outcome, document) = measure(lab, User::Root, &port, "a", &["-s", "64K", "--validate"]);
     assert_eq!(
         (outcome.status, &document["link"]["path_mtu_bytes"]),
         (0, &json!(4096)),

@@ -115,6 +115,46 @@ fn options_that_differ_from_perftests_are_told() {
     families.expect_stderr(&["they cannot talk to each other"]);
 }
 
+/// A client of perftest's on the other VM. Its packets take longer there than the 67 ms that it waits for acknowledgements by
+/// default.
+fn perftests_client_on_b(lab: &Lab, port: &str, options: &str) -> Outcome {
+    lab.run(Vm::B, &words(&["ib_write_bw", "-d", "rxe0", "-F", "-p", port, "10.77.0.1"], options))
+}
+
+#[test]
+fn four_queue_pairs_of_a_client_that_waits_long_enough_are_served() {
+    let Some(lab) = Lab::get("four_queue_pairs_of_a_client_that_waits_long_enough_are_served") else {
+        return;
+    };
+    let port = port();
+    let mut server = our_server(lab, "write-bw", &port, "");
+    for nth in 1..=3 {
+        let client = perftests_client_on_b(lab, &port, "-q 4 -n 50 -u 18").expect_status(0);
+        agree(&client, &server.await_documents(nth, linkproof_tests::lab::PROGRAM_LIMIT)[nth - 1]);
+    }
+}
+
+/// Linux 6.1's Soft-RoCE sends an empty write when the late acknowledgement of a write meets its repetition. Whoever the server
+/// is, the client ends with status 9 then; a run in ten or so goes well all the same.
+#[test]
+fn a_client_that_repeats_what_was_only_slow_is_told_from_its_repeats() {
+    let Some(lab) = Lab::get("a_client_that_repeats_what_was_only_slow_is_told_from_its_repeats") else {
+        return;
+    };
+    let port = port();
+    let mut server = our_server(lab, "write-bw", &port, "");
+    let failed = (1..=8).find_map(|nth| {
+        let client = perftests_client_on_b(lab, &port, "-q 4 -n 50 -u 10");
+        let documents = server.await_documents(nth, linkproof_tests::lab::PROGRAM_LIMIT);
+        (client.status != 0).then(|| (client, documents[nth - 1].clone()))
+    });
+    let (client, document) = failed.expect("one of eight clients that wait for 4 ms fails");
+    let failure = &document["verdict"]["failures"][0];
+    assert_eq!(failure["code"], "peer-lost", "{}", client.show());
+    let hint = failure["hint"].as_str().unwrap_or_default();
+    assert!(hint.contains("packets of it came twice") && hint.contains("-u 18"), "{hint}");
+}
+
 /// With -D perftest says that it is through while writes are on their way: between hosts they arrive after that.
 #[test]
 fn a_client_by_time_on_another_host_is_not_taken_for_one_of_both_directions() {
@@ -124,8 +164,7 @@ fn a_client_by_time_on_another_host_is_not_taken_for_one_of_both_directions() {
     };
     let port = port();
     let mut server = our_server(lab, "write-bw", &port, "");
-    let client =
-        lab.run(Vm::B, &words(&["ib_write_bw", "-d", "rxe0", "-F", "-p", &port, "10.77.0.1"], "-D 2"));
+    let client = perftests_client_on_b(lab, &port, "-D 2 -u 18");
     let documents = server.await_documents(1, linkproof_tests::lab::PROGRAM_LIMIT);
     agree(&client.expect_status(0), &documents[0]);
 }

@@ -14,9 +14,14 @@ pub(crate) struct Server {
 impl Server {
     /// A server on a fabric of its own, whose device `devices` describes.
     pub(crate) fn start(tool: &'static str, devices: &str) -> Self {
+        Self::start_with(tool, devices, "")
+    }
+
+    /// The same with options.
+    pub(crate) fn start_with(tool: &'static str, devices: &str, options: &str) -> Self {
         let port = free_port();
         let fabric = format!("test-{port}");
-        let process = Tool::soft(tool, &fabric, devices).serve(port);
+        let process = Tool::soft(tool, &fabric, devices).args(options).serve(port);
         Self { process, tool, fabric, port }
     }
 
