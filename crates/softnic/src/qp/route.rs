@@ -142,17 +142,7 @@ impl Route {
         self.longest.is_some_and(|longest| len > longest)
     }
 
-    /// Carries out one message whose local memory is on this host.
-    ///
-    /// # Safety
-    /// The pieces of the request are readable (for a read, writable), and `len` bytes in all.
-    #[inline(always)]
-    pub(super) unsafe fn carry(&mut self, request: &Request, pieces: &[sys::ibv_sge], len: u64) -> Carried {
-        // SAFETY: the caller vouches for the pieces.
-        unsafe { self.carry_marked(|route| route.carry_open(request, pieces, len)) }
-    }
-
-    /// Carries out one message of which a part is on a GPU.
+    /// Carries out one message of which a piece is on a GPU.
     ///
     /// # Safety
     /// As for [`Route::carry`], but that pieces on a GPU are the driver's to read or write.
@@ -163,18 +153,24 @@ impl Route {
         pieces: &[sys::ibv_sge],
         len: u64,
     ) -> Carried {
-        let request = request.on_gpu();
         // SAFETY: the caller vouches for the pieces.
-        unsafe { self.carry_marked(|route| route.carry_other(&request, pieces, len)) }
+        unsafe { self.carry::<true>(&request.on_gpu(), pieces, len) }
     }
 
-    /// Carries out a message, which `carry_open` does, with the mark set that tells the peer.
+    /// Carries out one message; `FROM_GPU` where a piece of it is marked to be on a GPU.
     ///
     /// The peer, when it ends a registration or the connection, closes the entry, and waits until the mark that is
     /// set here is gone. Either it sees the mark, or what is loaded after it shows that the entry is closed.
     ///
+    /// # Safety
+    /// The pieces of the request are readable (for a read, writable), and `len` bytes in all.
     #[inline(always)]
-    fn carry_marked(&mut self, carry_open: impl FnOnce(&mut Self) -> Carried) -> Carried {
+    pub(super) unsafe fn carry<const FROM_GPU: bool>(
+        &mut self,
+        request: &Request,
+        pieces: &[sys::ibv_sge],
+        len: u64,
+    ) -> Carried {
         // SAFETY: the entry lies in a segment that the peer keeps mapped.
         let entry = unsafe { &*self.entry };
         entry.inbound.busy.store(1, Ordering::Relaxed);
@@ -185,7 +181,12 @@ impl Route {
         // SAFETY: as above.
         let life = unsafe { &*self.life };
         let open = entry.accepts.load(Ordering::Acquire) == self.accepted && is_alive(life);
-        let carried = if open { carry_open(self) } else { Carried::Closed };
+        let carried = if open {
+            // SAFETY: the caller vouches for the pieces.
+            unsafe { self.carry_open::<FROM_GPU>(request, pieces, len) }
+        } else {
+            Carried::Closed
+        };
         entry.inbound.busy.store(0, Ordering::Release);
         carried
     }
@@ -193,10 +194,15 @@ impl Route {
     /// # Safety
     /// As for [`Route::carry`], with the mark set.
     #[inline(always)]
-    unsafe fn carry_open(&mut self, request: &Request, pieces: &[sys::ibv_sge], len: u64) -> Carried {
+    unsafe fn carry_open<const FROM_GPU: bool>(
+        &mut self,
+        request: &Request,
+        pieces: &[sys::ibv_sge],
+        len: u64,
+    ) -> Carried {
         // SAFETY: the caller vouches for the pieces.
         unsafe {
-            if request.opcode != sys::IBV_WR_RDMA_WRITE {
+            if FROM_GPU || request.opcode != sys::IBV_WR_RDMA_WRITE {
                 return self.carry_other(request, pieces, len);
             }
             match self.write(request, pieces, len) {
@@ -262,7 +268,16 @@ impl Route {
     /// As for [`Route::carry`], with the mark set.
     #[inline(always)]
     unsafe fn write(&mut self, request: &Request, pieces: &[sys::ibv_sge], len: u64) -> Result<(), Failure> {
-        let Some((region, offset)) = self.target(request, len)? else { return Ok(()) };
+        if self.access & sys::IBV_ACCESS_REMOTE_WRITE == 0 || self.is_too_long(len) {
+            return Err(Failure::remote_invalid_request());
+        }
+        // Without bytes there is nothing to protect, and the key is not looked at.
+        if len == 0 {
+            return Ok(());
+        }
+        let region = self.region(request.rkey)?;
+        let offset = region.offset(request.remote_addr, len, sys::IBV_ACCESS_REMOTE_WRITE);
+        let offset = offset.ok_or(Failure::remote_access())?;
         // Nothing of a region on a GPU is mapped.
         if region.mapped.start <= offset && offset + len <= region.mapped.end {
             // SAFETY: the range is mapped; the caller vouches for the pieces.

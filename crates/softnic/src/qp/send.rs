@@ -15,7 +15,6 @@ use super::route::{Carried, Route, Silence};
 use crate::cq::Completion;
 use crate::device::Device;
 use crate::errno::Result;
-use crate::mr::ON_GPU;
 use crate::progress;
 use crate::retry::{Patience, Reason};
 
@@ -292,21 +291,33 @@ impl SendQueue {
         }
         let reads = request.opcode == sys::IBV_WR_RDMA_READ;
         let access = if reads { sys::IBV_ACCESS_LOCAL_WRITE } else { 0 };
-        let local = if request.is_inline() { Ok(0) } else { qp.check_local(pieces, access) };
-        let on_gpu = match local {
-            Ok(kind) => kind & ON_GPU != 0,
-            Err(failure) => return Outcome::Failed(failure),
-        };
+        if !request.is_inline() {
+            match qp.check_local(pieces, access) {
+                Ok(0) => {}
+                // SAFETY: the pieces were checked.
+                Ok(_) => return unsafe { self.carry_out_from_gpu(request, pieces, len) },
+                Err(failure) => return Outcome::Failed(failure),
+            }
+        }
         let Some(route) = &mut self.route else { return Outcome::Silent };
         // SAFETY: the pieces were checked, or are inline data.
-        let carried = unsafe {
-            if on_gpu {
-                route.carry_from_gpu(request, pieces, len)
-            } else {
-                route.carry(request, pieces, len)
-            }
-        };
-        match carried {
+        match unsafe { route.carry::<false>(request, pieces, len) } {
+            Carried::Done => Outcome::Done(len),
+            Carried::Failed(failure) => Outcome::Failed(failure),
+            Carried::NotReady(timer) => Outcome::NotReady(timer),
+            Carried::Closed => self.changed(),
+        }
+    }
+
+    /// Carries out a request of which a piece is on a GPU.
+    ///
+    /// # Safety
+    /// As for [`SendQueue::post`]; the pieces were checked.
+    #[cold]
+    unsafe fn carry_out_from_gpu(&mut self, request: &Request, pieces: &[sys::ibv_sge], len: u64) -> Outcome {
+        let Some(route) = &mut self.route else { return Outcome::Silent };
+        // SAFETY: the caller vouches for the pieces.
+        match unsafe { route.carry_from_gpu(request, pieces, len) } {
             Carried::Done => Outcome::Done(len),
             Carried::Failed(failure) => Outcome::Failed(failure),
             Carried::NotReady(timer) => Outcome::NotReady(timer),
