@@ -55,19 +55,28 @@ impl PeerMemory {
     /// The driver's: there may be none in this process, or the memory is of a kind that can't be shared.
     pub(crate) fn open(place: &Place, len: u64) -> Result<Self, Failed> {
         let gpu = Gpu::of_uuid(place.uuid)?;
-        let (mut base, mut whole) = (0, 0);
-        // SAFETY: the places are ours. The driver checks the handle, which the peer may have made up.
-        gpu.with(|| unsafe {
-            let flags = sys::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS;
-            check((gpu.cuda.cuIpcOpenMemHandle_v2)(&mut base, place.handle, flags))?;
-            check((gpu.cuda.cuMemGetAddressRange_v2)(core::ptr::null_mut(), &mut whole, base))
-        })?;
+        let mut base = 0;
+        let flags = sys::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS;
+        // SAFETY: the place is ours. The driver checks the handle, which the peer may have made up.
+        gpu.with(|| check(unsafe { (gpu.cuda.cuIpcOpenMemHandle_v2)(&mut base, place.handle, flags) }))?;
         let opened = Self { gpu, pointer: base.wrapping_add(place.offset), opened: Some(base) };
-        // The driver checks each copy, and so keeps it within memory that this process has; which of it, only this does.
-        let end = place.offset.checked_add(len);
-        let within =
-            end.is_some_and(|end| end <= (whole as u64).next_multiple_of(crate::memory::page_size()));
-        if within { Ok(opened) } else { Err(Failed(sys::CUDA_ERROR_INVALID_VALUE)) }
+        if opened.may_have(base, place.offset, len) {
+            Ok(opened)
+        } else {
+            Err(Failed(sys::CUDA_ERROR_INVALID_VALUE))
+        }
+    }
+
+    /// Whether the allocation at `base` has `len` bytes at `offset`, as far as the driver says. It keeps each copy within
+    /// memory that this process has; within which, only this says.
+    fn may_have(&self, base: sys::CUdeviceptr, offset: u64, len: u64) -> bool {
+        let (gpu, mut start, mut whole) = (self.gpu, 0, 0);
+        // SAFETY: the places are ours.
+        let found =
+            gpu.with(|| check(unsafe { (gpu.cuda.cuMemGetAddressRange_v2)(&mut start, &mut whole, base) }));
+        let end = offset.checked_add(len).and_then(|end| end.checked_add(base.wrapping_sub(start)));
+        let room = (whole as u64).next_multiple_of(crate::memory::page_size());
+        found.is_err() || end.is_some_and(|end| end <= room)
     }
 }
 

@@ -8,6 +8,9 @@ use cuda_sys::Cuda;
 
 use crate::fact::Obstacle;
 
+/// What CUDA takes from a GPU's memory at a time.
+const GRANULE: usize = 2 << 20;
+
 /// The first GPU.
 struct Gpu {
     cuda: Cuda,
@@ -62,11 +65,12 @@ impl Gpu {
 }
 
 impl GpuMemory {
-    /// `len` bytes, zeroed.
+    /// `len` bytes, zeroed, that begin a page: CUDA puts smaller allocations beside each other.
     pub(super) fn new(len: usize) -> Result<Self, Obstacle> {
         let (gpu, mut pointer) = (Gpu::get()?, 0);
+        let whole = len.next_multiple_of(GRANULE);
         // SAFETY: `pointer` is ours, and then leads to `len` bytes.
-        gpu.call("cuMemAlloc", |cuda| unsafe { (cuda.cuMemAlloc_v2)(&mut pointer, len) })?;
+        gpu.call("cuMemAlloc", |cuda| unsafe { (cuda.cuMemAlloc_v2)(&mut pointer, whole) })?;
         let memory = Self { gpu, pointer };
         // SAFETY: as above.
         gpu.call("cuMemsetD8", |cuda| unsafe { (cuda.cuMemsetD8_v2)(pointer, 0, len) })?;
