@@ -2,8 +2,9 @@
 
 use rdma_sys as sys;
 
+use super::copies::{read_range, write_range};
 use super::failure::Failure;
-use super::route::{read_range, write_range};
+
 use crate::fabric::Region;
 use crate::gpu::{Failed, Gpu, Side, of_entry};
 use crate::mr::ON_GPU;

@@ -1,5 +1,6 @@
 //! Reliable-connected queue pairs.
 
+mod copies;
 mod create;
 mod deliver;
 mod extended;
