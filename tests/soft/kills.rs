@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use linkproof_tests::{Random, Running, SOON, Tool, free_port};
+use linkproof_tests::{Random, Running, SOON, Tool, free_port, softgpu};
 use nix::sys::signal::Signal;
 
 /// A killed process's sockets close at once; the rest is for a busy machine, and for a client that has no server yet.
@@ -46,7 +46,8 @@ impl Place {
     }
 
     fn end(&self) -> Tool {
-        Tool::soft(self.tool, &self.fabric, "").env("TMPDIR", self.temporary.path())
+        let tool = Tool::soft(self.tool, &self.fabric, "").env("TMPDIR", self.temporary.path());
+        tool.env("LINKPROOF_CUDA", softgpu())
     }
 
     fn server(&self) -> Running {
@@ -131,12 +132,8 @@ fn until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Kills `count` times, and what became of it.
-fn rounds(tool: &'static str, victim: Victim, count: usize, random: &mut Random) {
-    let options = match tool {
-        "write-lat" => ["", "-s 4K", "--validate", "-s 64K"],
-        _ => ["", "-b -q 4", "-s 8 -l 16", "-s 1M --validate"],
-    };
+/// Kills `count` times in runs with one of `options` after the other, and what became of it.
+fn rounds(tool: &'static str, options: &[&str], victim: Victim, count: usize, random: &mut Random) {
     let place = Place::new(tool);
     let before = left_behind();
     let mut server = place.server();
@@ -169,9 +166,19 @@ fn rounds(tool: &'static str, victim: Victim, count: usize, random: &mut Random)
 fn either_end_may_be_killed_at_any_moment() {
     let kills = std::env::var("LINKPROOF_KILLS").map_or(8, |kills| kills.parse().expect("a number of kills"));
     let mut random = Random::new(5);
-    for tool in ["write-bw", "write-lat"] {
+    let bandwidth = ["", "-b -q 4", "-s 8 -l 16", "-s 1M --validate"];
+    let latency = ["", "-s 4K", "--validate", "-s 64K"];
+    for (tool, options) in [("write-bw", bandwidth), ("write-lat", latency)] {
         for victim in [Victim::Client, Victim::Server] {
-            rounds(tool, victim, usize::div_ceil(kills, 4), &mut random);
+            rounds(tool, &options, victim, usize::div_ceil(kills, 4), &mut random);
         }
+    }
+}
+
+#[test]
+fn with_memory_of_a_gpu_too() {
+    let mut random = Random::new(6);
+    for victim in [Victim::Client, Victim::Server] {
+        rounds("write-bw", &["--use-cuda=0", "--use-cuda=0 -b -q 4"], victim, 2, &mut random);
     }
 }
