@@ -68,7 +68,7 @@ impl Path {
     }
 }
 
-/// 7 means for ever; writes need no receive, so it never counts.
+/// 7 means for ever; writes need no receive, and with immediate data the peer has posted one, so it never counts.
 const RNR_RETRY: u8 = 7;
 /// 0.64 ms between tries of a peer that has no receive posted.
 const MIN_RNR_TIMER: u8 = 12;
@@ -82,6 +82,22 @@ pub enum Calls {
     Extended,
     /// `ibv_post_send`.
     Classic,
+}
+
+/// How much a queue pair has room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Depth {
+    /// Requests outstanding.
+    pub sends: u32,
+    /// Receives posted; 0 where the peer's requests take none.
+    pub receives: u32,
+}
+
+impl Depth {
+    /// Of a queue pair that is written to without immediate data, if at all.
+    pub fn of_writes(tx_depth: u32) -> Self {
+        Self { sends: tx_depth, receives: 0 }
+    }
 }
 
 /// A queue pair. Created in RESET and moved to INIT; [`QueuePair::connect`] takes it to RTS.
@@ -103,7 +119,7 @@ unsafe impl Send for QueuePair {}
 unsafe impl Sync for QueuePair {}
 
 impl QueuePair {
-    /// A queue pair with room for `tx_depth` writes, in state INIT on port `port_num`.
+    /// A queue pair with room for `depth`, in state INIT on port `port_num`.
     ///
     /// Where the inline data is not
     /// [fixed](QpAttributes::inline_fixed) it is as much as the device takes.
@@ -114,19 +130,14 @@ impl QueuePair {
     pub fn new(
         pd: &Arc<ProtectionDomain>,
         cq: &Arc<CompletionQueue>,
-        tx_depth: u32,
+        depth: Depth,
         attributes: QpAttributes,
         calls: Calls,
         port_num: u8,
         sq_psn: u32,
     ) -> Result<Self> {
-        let (Created { raw, extended }, inline_bytes) = inline::create(
-            pd,
-            cq,
-            capacity(tx_depth, attributes.inline_bytes),
-            attributes.inline_fixed,
-            calls,
-        )?;
+        let (Created { raw, extended }, inline_bytes) =
+            inline::create(pd, cq, capacity(depth, attributes.inline_bytes), attributes.inline_fixed, calls)?;
         let qp =
             Self { raw, extended, sq_psn, attributes, inline_bytes, pd: Arc::clone(pd), _cq: Arc::clone(cq) };
         qp.to_init(port_num)?;
@@ -243,12 +254,12 @@ impl Drop for QueuePair {
     }
 }
 
-fn capacity(tx_depth: u32, max_inline_data: u32) -> sys::ibv_qp_cap {
+fn capacity(depth: Depth, max_inline_data: u32) -> sys::ibv_qp_cap {
     sys::ibv_qp_cap {
-        max_send_wr: tx_depth,
-        max_recv_wr: 0,
+        max_send_wr: depth.sends,
+        max_recv_wr: depth.receives,
         max_send_sge: 1,
-        max_recv_sge: 0,
+        max_recv_sge: depth.receives.min(1),
         max_inline_data,
     }
 }
@@ -326,6 +337,15 @@ fn address_handle(path: &Path, attributes: &QpAttributes) -> sys::ibv_ah_attr {
         handle.grh.traffic_class = attributes.traffic_class;
     }
     handle
+}
+
+/// A first packet sequence number, 24 bits, that differs from run to run: a late packet of an earlier connection
+/// with the same queue pair number is then out of sequence and dropped.
+pub fn starting_psn(qp: u32) -> u32 {
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |now| now.subsec_nanos());
+    (now ^ std::process::id() ^ qp.wrapping_mul(0x9e37_79b9)) & 0xff_ffff
 }
 
 struct Transition(&'static str, &'static str);

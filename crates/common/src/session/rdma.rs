@@ -29,7 +29,7 @@ use crate::host::HostFiles;
 use crate::memory::{Buffer, EndBuffer, EndMemory, GpuPath, LastByte};
 use crate::mr::ProtectionDomain;
 use crate::plan::{BufferLayout, Plan, Regions, Role, Slots, flags_of};
-use crate::qp::{Calls, Path, QpAddress, QpAttributes, QueuePair};
+use crate::qp::{Calls, Depth, Path, QpAddress, QpAttributes, QueuePair, starting_psn};
 use crate::report::{DeviceKind, Evidence, Link, LinkEnd, RdmaEnd};
 
 /// Queue pairs in RTS and what they need. Fields are dropped in this order: queue pairs before the memory that
@@ -138,7 +138,7 @@ impl Half {
         let Ground { chosen, plan, .. } = ground;
         let made = &mut self.made;
         let psn = starting_psn(made.qps.len() as u32);
-        let (depth, port_num) = (plan.tx_depth, chosen.port.port_num);
+        let (depth, port_num) = (Depth::of_writes(plan.tx_depth), chosen.port.port_num);
         let cq = &made.cqs[0];
         let qp = QueuePair::new(&made.pd, cq, depth, plan.queue_pair, Calls::Classic, port_num, psn)?;
         self.ours.qpns.push(qp.qpn());
@@ -242,7 +242,7 @@ fn queue_pairs(
     let cqs = plan.parts().zip(cqs).flat_map(|(part, cq)| part.map(move |_| cq));
     // A list is one call of ibv_post_send; by ibv_wr_* each of its writes would be two.
     let calls = if plan.post_list > 1 { Calls::Classic } else { Calls::Extended };
-    let (depth, attributes) = (plan.queue_depth(), attributes(plan));
+    let (depth, attributes) = (Depth::of_writes(plan.queue_depth()), attributes(plan));
     let qp = |(qp, cq)| QueuePair::new(pd, cq, depth, attributes, calls, port_num, starting_psn(qp));
     (0..).zip(cqs).map(qp).collect()
 }
@@ -255,15 +255,6 @@ fn attributes(plan: &Plan) -> QpAttributes {
         attributes.inline_bytes = attributes.inline_bytes.max(staged::COUNT as u32);
     }
     attributes
-}
-
-/// A first packet sequence number, 24 bits, that differs from run to run: a late packet of an earlier connection
-/// with the same queue pair number is then out of sequence and dropped.
-fn starting_psn(qp: u32) -> u32 {
-    let now = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .map_or(0, |now| now.subsec_nanos());
-    (now ^ std::process::id() ^ qp.wrapping_mul(0x9e37_79b9)) & 0xff_ffff
 }
 
 /// What all of them take.
