@@ -7,10 +7,12 @@ use coll_perf::data::{Checked, WrongElement};
 use coll_perf::dtype::DataType;
 use coll_perf::plan::{Plan, Transport};
 use coll_perf::redop::RedOp;
-use coll_perf::report::{Document, RankHost, RankRow, ResultRow, Round};
+use coll_perf::report::{Document, RankHost, RankPort, RankRow, ResultRow, Round};
 use coll_perf::summary::Spread;
 use linkproof_common::error::{Error, ErrorKind};
+use linkproof_common::gid::{Gid, GidEntry, GidType, LinkLayer};
 use linkproof_common::memlock::LockedMemory;
+use linkproof_common::report::DeviceKind;
 use linkproof_common::traffic::{PortKind, PortTraffic};
 use linkproof_common::warning::Warning;
 use linkproof_tests::schema;
@@ -47,6 +49,28 @@ fn host() -> RankHost {
         numa_nodes: Some(2),
         memlock: LockedMemory { soft_bytes: Some(65536), hard_bytes: Some(65536), cap_ipc_lock: false },
         container: Some("docker".into()),
+        port: Some(port()),
+    }
+}
+
+fn port() -> RankPort {
+    RankPort {
+        device: "rxe0".into(),
+        device_kind: DeviceKind::Software,
+        software: Some("rxe".into()),
+        port_num: 1,
+        link_layer: LinkLayer::Ethernet,
+        lid: 0,
+        gids: vec![GidEntry {
+            index: 1,
+            gid: Gid("::ffff:10.0.0.1".parse().expect("an address")),
+            gid_type: GidType::RoceV2,
+            netdev: Some("eth1".into()),
+            prefix_len: Some(24),
+        }],
+        active_mtu_bytes: 1024,
+        path_mtu_bytes: Some(1024),
+        rate_gbit_per_sec: Some(2.5),
     }
 }
 
@@ -171,7 +195,7 @@ fn words_of_collectives_are_spelled_as_the_tool_writes_them() {
     assert_eq!(of("coll_pacing"), written_as(&[Pacing::Pipelined, Pacing::Aligned]));
     assert_eq!(
         of("coll_plan/properties/transport"),
-        written_as(&[Transport::Shm, Transport::Tcp, Transport::Gpu])
+        written_as(&[Transport::Shm, Transport::Tcp, Transport::Rdma, Transport::Gpu])
     );
     let required = [
         Requirement::Ib,

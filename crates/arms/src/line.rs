@@ -30,7 +30,7 @@ impl Line {
     }
 
     /// The same without the option `flag`, which has no value, and whether it was there.
-    pub(crate) fn without_flag(self, flag: &str) -> (Self, bool) {
+    pub fn without_flag(self, flag: &str) -> (Self, bool) {
         let (there, kept): (Vec<_>, Vec<_>) =
             self.0.into_iter().partition(|word| word.to_string_lossy().replace('_', "-") == flag);
         (Self(kept), !there.is_empty())

@@ -97,7 +97,8 @@ fn hands(args: &Args, plan: &Plan, launch: Option<&Launch>) -> Result<Hands> {
         graph_launches: plan.graph_launches,
         registered: plan.registered,
     };
-    Ok(Hands { machine: RankHost::this_machine(), cores, fault: args.inject_fault, nccl, nccl_log })
+    let port = args.port.wish();
+    Ok(Hands { machine: RankHost::this_machine(), cores, port, fault: args.inject_fault, nccl, nccl_log })
 }
 
 /// Any other process: it has no result of its own to show, and says why it ended if that was too soon.

@@ -2,6 +2,7 @@
 
 mod lists;
 mod nccl_tests;
+mod port;
 
 pub use nccl_tests::way_out;
 
@@ -14,6 +15,7 @@ use linkproof_common::cuda::Driver;
 use linkproof_common::error::{Error, ErrorKind, Result};
 use linkproof_common::units::ByteSize;
 
+use self::port::PortArgs;
 use crate::backend::nccl::{self, Requirement};
 use crate::backend::{Pacing, Placement};
 use crate::collective::Kind;
@@ -128,7 +130,7 @@ pub struct Args {
     /// Cores for the ranks, one each, in this order (2-5,8); or any: nothing is bound [default: a core each, where there are enough]
     #[arg(long, value_name = "LIST", value_parser = Bind::parse, help_heading = "Ranks")]
     pub cores: Option<Bind>,
-    /// What carries the bytes [default: shm between threads, tcp between processes]
+    /// What carries the bytes of the host backend [default: shm between threads, tcp between processes]
     #[arg(long, value_name = "NAME", value_enum, help_heading = "Ranks")]
     pub transport: Option<Transport>,
     /// What performs the collectives [default: nccl where there is a GPU and the library, else host]
@@ -159,9 +161,13 @@ pub struct Args {
     #[arg(long, value_name = "HOST:PORT", help_heading = "Ranks")]
     pub rendezvous: Option<String>,
 
+    /// The RDMA port of --transport rdma.
+    #[command(flatten)]
+    pub port: PortArgs,
+
     /// One way of measuring, to be compared with others: give two or more. They run in turn (A B B A …), each is proven to be
     /// what it is called, and judged against the first. On GPUs: default, rdma, gdr, no-gdr, tcp, tcp-only, p2p, nvlink, p2p-off. On the
-    /// host: default, shm, tcp. Your own: NAME:VARIABLE=VALUE,…
+    /// host: default, shm, tcp, rdma. Your own: NAME:VARIABLE=VALUE,…
     #[arg(long, value_name = "ARM", conflicts_with = "raw_samples", help_heading = "Arms")]
     pub arm: Vec<String>,
 
@@ -206,12 +212,17 @@ const EXAMPLES: &[Example] = &[
         what: "As a step of training launches them, in buffers that NCCL knows",
         line: "coll-perf -b 64K -e 64M -G 10 -R 1",
     },
+    Example {
+        what: "Processors of two hosts over RDMA: on each, with its own --rank",
+        line: "coll-perf --transport rdma --ib-dev mlx5_0 --rank 0 --world-size 2 --rendezvous node1:18516 -b 8 -e 64M",
+    },
     Example { what: "Who holds the others up", line: "coll-perf -b 1M -e 1M -n 1000 --aligned -v" },
 ];
 
 /// What follows the examples.
 const MORE: &[&str] = &[
     "Environment:
+  LINKPROOF_IBVERBS  library to load in place of libibverbs.so.1
   LINKPROOF_NCCL     library to load in place of libnccl.so.2, as --nccl-lib
   LINKPROOF_CUDA     library to load in place of libcuda.so.1
   LINKPROOF_NVML     library to load in place of libnvidia-ml.so.1
@@ -221,7 +232,7 @@ const MORE: &[&str] = &[
   0  measured, and good
   1  measured, but a result was wrong, or an edge was not over what was required
   2  the command line
-  3  this machine: memory, limit, library, GPU
+  3  this machine: memory, limit, library, GPU, RDMA device
   4  another rank, or the path to it
   130  interrupted; what was measured until then is printed and marked",
     "More:
@@ -314,6 +325,10 @@ impl Args {
         if !gpu && (self.cudagraph > 0 || registered) {
             return Err(usage("-G and -R are for GPUs, and the host backend is used").hint("--backend nccl"));
         }
+        // Of arms each has its own transport.
+        if self.arm.is_empty() {
+            self.port.check(self.transport)?;
+        }
         let with_gpu = |plan: Plan| Plan {
             transport: if gpu { Transport::Gpu } else { plan.transport },
             require_transport: self.require_transport,
@@ -330,7 +345,7 @@ impl Args {
             return Err(usage(
                 "--transport shm is for threads of one process, and there are several processes",
             )
-            .hint("--transport tcp; or no launcher, and --ranks"));
+            .hint("--transport tcp or rdma; or no launcher, and --ranks"));
         }
         Ok(with_gpu(Plan {
             transport: self.transport.unwrap_or(Transport::Tcp),

@@ -1,6 +1,7 @@
 //! `--arm`: the arms that are known here, what proves that a run was what its arm says, and how the processes of a
 //! launcher go through them together.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 
 use linkproof_arms::{Alone, Arm, Line, Lockstep, Report, Terminal, Tool, Tried, show};
@@ -14,10 +15,19 @@ use crate::group::Group;
 use crate::group::tcp::TcpGroup;
 use crate::launch::Launch;
 use crate::plan::{Plan, Transport};
-use crate::report::{Document, Output, TOOL};
+use crate::report::{Document, Output, RankPort, TOOL};
 
 /// Options that a run does not have from the command line: they are about the arms, or an arm may have its own.
-const NOT_PASSED_ON: [&str; 4] = ["--arm", "--rounds", "--require-transport", "--transport"];
+const NOT_PASSED_ON: [&str; 8] = [
+    "--arm",
+    "--rounds",
+    "--require-transport",
+    "--transport",
+    "--ib-dev",
+    "--device",
+    "--ib-port",
+    "--gid-index",
+];
 
 /// Runs the arms that `args` name and shows what came of it; `argv` is the command line, the program first.
 pub fn run(args: &Args, argv: &[OsString]) -> ExitStatus {
@@ -57,7 +67,8 @@ fn tried(
     let arms: Vec<Arm> =
         linkproof_arms::parse(&args.arm, &known)?.into_iter().map(|arm| with_options_of(args, arm)).collect();
     let program = linkproof_arms::this_program()?;
-    let tool = Tool { program: &program, line: Line::without(argv, &NOT_PASSED_ON), prove };
+    let (line, _) = Line::without(argv, &NOT_PASSED_ON).without_flag(SOFT_DEVICE);
+    let tool = Tool { program: &program, line, prove };
     let mut together = launch.map(|launch| Together::meet(launch, &plan, &arms)).transpose()?;
     let step: &mut dyn Lockstep = match &mut together {
         Some(together) => together,
@@ -72,7 +83,9 @@ fn known(gpu: bool, launched: bool) -> Vec<Arm> {
     if !gpu {
         let over = |name: &str| Arm::setting(name, &[]).with(&["--transport", name]);
         // Ranks that are processes have no memory in common.
-        return if launched { vec![default, over("tcp")] } else { vec![default, over("shm"), over("tcp")] };
+        let between = vec![over("tcp"), over("rdma")];
+        let within = if launched { vec![default] } else { vec![default, over("shm")] };
+        return [within, between].concat();
     }
     let arm = |name: &str, requirement: Requirement, environment: &[(&str, &str)]| {
         Arm::setting(name, environment).with(&["--require-transport", requirement.name()])
@@ -95,11 +108,24 @@ fn known(gpu: bool, launched: bool) -> Vec<Arm> {
     ]
 }
 
-/// `arm`, and what the command line says of all arms that don't say otherwise.
+/// The option without a value among those of an RDMA port.
+const SOFT_DEVICE: &str = "--soft-device";
+
+/// `arm`, and what the command line says of all arms that don't say otherwise; of an RDMA port only to those that have one.
 fn with_options_of(args: &Args, arm: Arm) -> Arm {
     let transport = args.transport.and_then(|it| clap::ValueEnum::to_possible_value(&it));
-    arm.unless_its_own("--require-transport", args.require_transport.map(Requirement::name))
-        .unless_its_own("--transport", transport.as_ref().map(|it| it.get_name()))
+    let arm = arm
+        .unless_its_own("--require-transport", args.require_transport.map(Requirement::name))
+        .unless_its_own("--transport", transport.as_ref().map(|it| it.get_name()));
+    if arm.value_of("--transport") != Some("rdma") {
+        return arm;
+    }
+    let number = |number: Option<u32>| number.map(|number| number.to_string());
+    let arm = arm
+        .unless_its_own("--ib-dev", args.port.ib_dev.as_deref())
+        .unless_its_own("--ib-port", number(args.port.ib_port.map(u32::from)).as_deref())
+        .unless_its_own("--gid-index", number(args.port.gid_index).as_deref());
+    if args.port.soft_device { arm.with(&[SOFT_DEVICE]) } else { arm }
 }
 
 /// What carried the bytes of a run, from its document.
@@ -109,7 +135,10 @@ fn prove(run: &Value) -> Result<String> {
     })?;
     let n_ranks = document.plan.as_ref().map_or(0, |plan| plan.n_ranks);
     let Some(carrier) = document.backend.as_ref().filter(|carrier| carrier.backend == "nccl") else {
-        return Ok(document.backend.map_or_else(|| "nothing".to_owned(), |carrier| carrier.transport));
+        let over = document.backend.map_or_else(|| "nothing".to_owned(), |carrier| carrier.transport);
+        let ports: BTreeSet<String> =
+            document.hosts.iter().filter_map(|host| host.port.as_ref()).map(through).collect();
+        return Ok(ports.into_iter().fold(over, |words, port| format!("{words}, {port}")));
     };
     if n_ranks == 1 {
         return Ok("one rank's own memory".to_owned());
@@ -127,6 +156,12 @@ fn prove(run: &Value) -> Result<String> {
             .hint("unset NCCL_DEBUG_FILE and NCCL_DEBUG_SUBSYS, so that the log can be read"));
     }
     Ok(words.join(" and "))
+}
+
+/// A port as a proof names it: without what may differ from rank to rank.
+fn through(port: &RankPort) -> String {
+    let software = if port.software.is_some() { ", a device in software: no link's speed" } else { "" };
+    format!("{}{software}", port.device)
 }
 
 /// What carries the bytes of an edge, without what may differ from run to run.
@@ -211,8 +246,8 @@ mod tests {
             assert_eq!(arm.options[0], "--require-transport", "{arm:?}");
         }
         let names = |launched| known(false, launched).iter().map(|it| it.name.clone()).collect::<Vec<_>>();
-        assert_eq!(names(false), ["default", "shm", "tcp"]);
-        assert_eq!(names(true), ["default", "tcp"]);
+        assert_eq!(names(false), ["default", "shm", "tcp", "rdma"]);
+        assert_eq!(names(true), ["default", "tcp", "rdma"]);
     }
 
     #[test]
@@ -225,5 +260,17 @@ mod tests {
         };
         assert_eq!(options("default"), "--require-transport p2p --transport tcp");
         assert_eq!(options("tcp"), "--require-transport socket --transport tcp");
+    }
+
+    #[test]
+    fn only_an_arm_over_rdma_has_a_port() {
+        let words = "coll-perf --arm tcp --arm rdma --device mlx5_1 --gid-index 3 --soft-device";
+        let args = <Args as clap::Parser>::parse_from(words.split(' '));
+        let options = |name: &str| {
+            let arm = known(false, true).into_iter().find(|arm| arm.name == name).unwrap();
+            with_options_of(&args, arm).options.join(" ")
+        };
+        assert_eq!(options("tcp"), "--transport tcp");
+        assert_eq!(options("rdma"), "--transport rdma --ib-dev mlx5_1 --gid-index 3 --soft-device");
     }
 }

@@ -21,6 +21,8 @@ pub enum Transport {
     Shm,
     /// A socket between every two ranks
     Tcp,
+    /// An RDMA connection between every two ranks
+    Rdma,
     /// What NCCL chooses between GPUs: asked for with --backend nccl
     #[value(skip)]
     Gpu,

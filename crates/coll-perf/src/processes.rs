@@ -4,6 +4,8 @@ use linkproof_common::error::Result;
 use linkproof_common::host::HostFiles;
 use linkproof_common::memory::check_available;
 
+use crate::backend::Backend;
+use crate::backend::host::rdma;
 use crate::backend::host::shm::Shm;
 use crate::backend::host::tcp::{self, Addresses};
 use crate::group::Group;
@@ -56,12 +58,26 @@ fn number_among(machines: &[Vec<u8>], rank: usize) -> u32 {
 
 fn measure(group: &mut TcpGroup, plan: &Plan, hands: &Hands, observer: &mut dyn Observer) -> Result<()> {
     check_memory(plan, group.rank())?;
-    let addresses = Addresses { own: group.own_ip(), root: group.root_ip() };
     let alarm = group.alarm();
+    if plan.transport == Transport::Rdma {
+        let mut backend = rdma::backend(group, alarm, &hands.port, 1, plan)?;
+        return go_through(group, &mut backend, plan, hands, observer);
+    }
+    let addresses = Addresses { own: group.own_ip(), root: group.root_ip() };
     let mut backend = tcp::backend(group, alarm, addresses, plan)?;
-    // The others must have their data connections before one may leave.
+    go_through(group, &mut backend, plan, hands, observer)
+}
+
+fn go_through(
+    group: &mut TcpGroup,
+    backend: &mut impl Backend,
+    plan: &Plan,
+    hands: &Hands,
+    observer: &mut dyn Observer,
+) -> Result<()> {
+    // The others must have their data connections before one may leave, and have them until all are done.
     group.barrier()?;
-    Rank::new(group, &mut backend, plan, &hands.machine, hands.fault).run(observer)?;
+    Rank::new(group, backend, plan, &hands.machine, hands.fault).run(observer)?;
     group.barrier()
 }
 

@@ -123,6 +123,7 @@ impl<'a, B: Backend> Rank<'a, B> {
     }
 
     fn meet(&mut self, observer: &mut dyn Observer) -> Result<()> {
+        self.host.port = self.backend.port();
         let clock = self.group.clock_offset()?;
         if let Some(blobs) = self.group.gather(&encode(&(&self.host, clock))?)? {
             let all: Vec<(RankHost, ClockOffset)> =

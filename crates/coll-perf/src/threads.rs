@@ -11,6 +11,7 @@ use linkproof_common::memory::check_available;
 use linkproof_common::open_files;
 use serde::{Deserialize, Serialize};
 
+use crate::backend::host::rdma::{self, PortWish};
 use crate::backend::host::shm::{Shm, World};
 use crate::backend::host::tcp::{self, Addresses};
 use crate::backend::nccl::{self, LogFacts, LogFile, Nccl};
@@ -28,6 +29,8 @@ pub struct Hands {
     pub machine: RankHost,
     /// The core of each rank; empty where they are not bound.
     pub cores: Vec<Cores>,
+    /// The RDMA port that is asked for.
+    pub port: PortWish,
     /// For tests.
     pub fault: Option<Fault>,
     /// What the options say of NCCL.
@@ -176,6 +179,11 @@ fn rank(
                 let here = Addresses { own: Some(Ipv4Addr::LOCALHOST.into()), root: None };
                 let alarm = end.alarm();
                 let mut backend = tcp::backend(end, alarm, here, plan)?;
+                Rank::new(end, &mut backend, plan, machine, fault).run(observer)
+            }
+            Transport::Rdma => {
+                let alarm = end.alarm();
+                let mut backend = rdma::backend(end, alarm, &hands.port, plan.n_ranks, plan)?;
                 Rank::new(end, &mut backend, plan, machine, fault).run(observer)
             }
         }

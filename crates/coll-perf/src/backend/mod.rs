@@ -15,6 +15,7 @@ use crate::collective::Call;
 use crate::data::Recipe;
 use crate::group::Group;
 use crate::measure::IterationLog;
+use crate::report::RankPort;
 
 /// Whether the result goes to a buffer of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,6 +83,11 @@ pub struct Carrier {
 pub trait Backend {
     /// What carries the bytes.
     fn carrier(&self) -> Carrier;
+
+    /// The RDMA port that the bytes go through, where this backend knows it.
+    fn port(&self) -> Option<RankPort> {
+        None
+    }
 
     /// Makes room for the largest call to come, in bytes of its two buffers.
     ///

@@ -27,8 +27,9 @@ pub(super) fn warnings(document: &Document) -> Vec<Warning> {
     // Ranks that share processors are preempted by each other.
     let crowded = crowded(document).or_else(|| contended(document));
     let busy = gpus_in_use(document);
-    crowded
+    software_device(document)
         .into_iter()
+        .chain(crowded)
         .chain(busy)
         .chain(rounds_differ(&document.results))
         .chain(straggler(document))
@@ -37,6 +38,13 @@ pub(super) fn warnings(document: &Document) -> Vec<Warning> {
 
 fn warning(code: &str, seen: String, effect: &str, hint: &str) -> Warning {
     Warning { code: code.to_owned(), seen, effect: effect.to_owned(), hint: hint.to_owned() }
+}
+
+/// A device that is none: the first that a rank has.
+fn software_device(document: &Document) -> Option<Warning> {
+    let ports = document.hosts.iter().filter_map(|host| host.port.as_ref());
+    let mut software = ports.filter_map(|port| Some((port, port.software.as_ref()?)));
+    software.next().map(|(port, software)| Warning::software_device(&port.device, software))
 }
 
 /// More ranks on a machine than processors for them.

@@ -7,8 +7,10 @@ use linkproof_common::memlock::LockedMemory;
 use linkproof_common::plan::Role;
 use serde::{Deserialize, Serialize};
 
+use super::RankPort;
+
 /// One rank's machine and process. What is absent is unknown.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RankHost {
     /// Which rank.
     pub rank: u32,
@@ -36,6 +38,9 @@ pub struct RankHost {
     /// The kind of container that the process runs in, if it is in one that shows.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub container: Option<String>,
+    /// The RDMA port that the rank's bytes went through, if they did.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub port: Option<RankPort>,
 }
 
 impl RankHost {
@@ -56,6 +61,7 @@ impl RankHost {
             numa_nodes: host.numa_nodes,
             memlock: host.memlock,
             container: host.container,
+            port: None,
         }
     }
 

@@ -5,6 +5,7 @@
 mod caution;
 mod host;
 mod output;
+mod port;
 mod raw;
 mod row;
 mod stragglers;
@@ -13,6 +14,7 @@ mod text;
 pub use host::RankHost;
 pub(crate) use output::say;
 pub use output::{Output, Progress};
+pub use port::RankPort;
 pub use raw::RawSamples;
 pub use row::{RankRow, ResultRow, Round};
 

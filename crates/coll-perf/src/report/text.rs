@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::stragglers::{Tally, iterations, tallies};
-use super::{Document, ResultRow};
+use super::{Document, RankPort, ResultRow};
 use crate::backend::nccl::{HostPort, Witness};
 use crate::backend::{Pacing, Placement};
 use crate::collective::{AlgBytes, Collective, Kind, Sizing};
@@ -50,6 +50,7 @@ fn header(document: &Document, plan: &Plan, out: &mut String) {
     if let Some(carrier) = &document.backend {
         line(out, "Backend", &format!("{}, {}: {}", carrier.backend, carrier.transport, carrier.note));
     }
+    rdma_ports(document, out);
     let timing = match plan.pacing {
         Pacing::Pipelined => {
             "pipelined: the next iteration begins at once, and iterations overlap; the slowest rank counts (reductions \
@@ -87,6 +88,23 @@ fn header(document: &Document, plan: &Plan, out: &mut String) {
             plan.rounds, plan.iterations, plan.warmup_iterations
         ),
     );
+}
+
+/// RDMA ports, and which ranks go through them.
+fn rdma_ports(document: &Document, out: &mut String) {
+    let mut ports: Vec<(&str, &RankPort, Vec<u32>)> = Vec::new();
+    for (host, port) in document.hosts.iter().filter_map(|host| Some((host, host.port.as_ref()?))) {
+        match ports.iter_mut().find(|(name, other, _)| *name == host.name && *other == port) {
+            Some((_, _, ranks)) => ranks.push(host.rank),
+            None => ports.push((&host.name, port, vec![host.rank])),
+        }
+    }
+    for (name, port, ranks) in &ports {
+        line(out, "RDMA", &format!("{name}, {}: {}", ranges(ranks), port.describe()));
+    }
+    if ports.iter().any(|(_, port, _)| port.software.is_some()) {
+        line(out, "Device", "software: no speed below is a link's");
+    }
 }
 
 /// Machines, and which ranks run there.

@@ -12,6 +12,9 @@ use crate::collective::{InPlace, Shape};
 /// of a page make stores and later loads look alike to the processor, which compares 12 bits of an address first.
 const SKEW: u64 = 1024;
 
+/// A base page, or one of several that make one.
+const PAGE: u64 = 4096;
+
 /// The input is copied by way of pieces of this size, which stay in the first-level cache.
 const PIECE: usize = 16 << 10;
 
@@ -23,8 +26,8 @@ pub(crate) struct Memory {
 
 /// The memory itself.
 pub(crate) struct Buffers {
-    send: HostBuffer,
-    recv: HostBuffer,
+    send: Arc<HostBuffer>,
+    recv: Arc<HostBuffer>,
 }
 
 /// Where the two buffers of a call are.
@@ -32,6 +35,14 @@ pub(crate) struct Buffers {
 enum Place {
     Apart,
     Shared(InPlace),
+}
+
+/// `bytes` or a little more, so that no page is registered with an adapter in part.
+///
+/// # Errors
+/// As [`HostBuffer::new`].
+pub(crate) fn whole_pages(bytes: u64) -> Result<Arc<HostBuffer>> {
+    HostBuffer::new(bytes.max(1).next_multiple_of(PAGE), MemoryKind::Host).map(Arc::new)
 }
 
 impl Memory {
@@ -44,10 +55,8 @@ impl Memory {
     }
 
     fn of(send_bytes: u64, recv_bytes: u64) -> Result<Self> {
-        let buffers = Buffers {
-            send: HostBuffer::new(send_bytes, MemoryKind::Host)?,
-            recv: HostBuffer::new(recv_bytes.max(send_bytes) + SKEW, MemoryKind::Host)?,
-        };
+        let buffers =
+            Buffers { send: whole_pages(send_bytes)?, recv: whole_pages(recv_bytes.max(send_bytes) + SKEW)? };
         Ok(Self { buffers: Arc::new(buffers), place: Place::Apart })
     }
 
@@ -65,9 +74,14 @@ impl Memory {
         Arc::clone(&self.buffers)
     }
 
+    /// All of it, for an adapter that is to reach it.
+    pub(crate) fn regions(&self) -> Vec<Arc<HostBuffer>> {
+        vec![Arc::clone(&self.buffers.send), Arc::clone(&self.buffers.recv)]
+    }
+
     /// The bytes that [`Memory::reserve`] takes.
     pub(crate) fn needs(send_bytes: u64, recv_bytes: u64) -> u64 {
-        send_bytes + send_bytes.max(recv_bytes) + SKEW
+        send_bytes.next_multiple_of(PAGE) + (send_bytes.max(recv_bytes) + SKEW).next_multiple_of(PAGE)
     }
 
     /// Places the buffers of a call. Panics where they don't fit: the run has reserved for the largest.

@@ -5,5 +5,6 @@ mod copy;
 mod fold;
 mod memory;
 mod messages;
+pub mod rdma;
 pub mod shm;
 pub mod tcp;

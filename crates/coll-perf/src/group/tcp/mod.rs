@@ -102,11 +102,13 @@ impl TcpGroup {
         Some(SocketAddr::ip(&address).to_canonical())
     }
 
-    /// Why the run has ended for this rank, which itself knows `error`. One that only finds a connection closed, or that the
-    /// run is over, is told who is gone.
+    /// Why the run has ended for this rank, which itself knows `error`. One that only finds a connection closed or broken, or
+    /// that the run is over, is told who is gone.
     pub fn explain(&self, error: Error) -> Error {
         match error.kind {
-            ErrorKind::PeerLost => self.board.failure(Instant::now() + STORY_LIMIT).unwrap_or(error),
+            ErrorKind::PeerLost | ErrorKind::Completion => {
+                self.board.failure(Instant::now() + STORY_LIMIT).unwrap_or(error)
+            }
             _ => error,
         }
     }

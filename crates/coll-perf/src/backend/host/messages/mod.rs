@@ -2,12 +2,15 @@
 //!
 //! A call is a program of stages, made when it is set up. In a stage a rank sends and receives pieces of memory, all at
 //! the same time ([`Exchange`]), and then does something with what has come: copies and reductions in its own memory.
-//! What carries the pieces is another matter ([`super::tcp`]).
+//! What carries the pieces is another matter ([`super::tcp`], [`super::rdma`]).
 #![allow(unsafe_code, reason = "pieces of a rank's own buffers by address")]
 
 mod program;
 
+use std::sync::Arc;
+
 use linkproof_common::error::Result;
+use linkproof_common::memory::HostBuffer;
 
 use super::copy::{Stores, copy};
 use super::fold::{Fold, Job, Scratch};
@@ -16,6 +19,7 @@ use crate::backend::{Backend, Carrier, Placement, Side, Stretch};
 use crate::collective::{Call, Shape};
 use crate::group::Group;
 use crate::measure::{IterationLog, Step, iterate};
+use crate::report::RankPort;
 
 /// A piece of this rank's memory on its way to or from another rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +42,20 @@ pub(crate) trait Exchange {
 
     /// How many there are.
     fn n_ranks(&self) -> u32;
+
+    /// The RDMA port that it goes through, if it does.
+    fn port(&self) -> Option<RankPort> {
+        None
+    }
+
+    /// Gets ready for pieces that lie in `memory`, and in none else but for small ones; what it was told before is not
+    /// used any more. Nothing is under way meanwhile, on no rank.
+    ///
+    /// # Errors
+    /// Those of an adapter that is to reach it.
+    fn hold(&mut self, _memory: &[Arc<HostBuffer>]) -> Result<()> {
+        Ok(())
+    }
 
     /// Sends and receives, all at once; returns when all is done. Between two ranks pieces go in the order of the lists,
     /// which the other end has alike.
@@ -73,21 +91,15 @@ pub(crate) struct Messages<X> {
 }
 
 /// A call made ready.
-#[derive(Debug)]
 struct Program {
     stages: Vec<Stage>,
     fold: Option<Fold>,
     /// What was received to be reduced; the stages have its addresses.
-    _scratch: Vec<Line>,
+    scratch: Option<Arc<HostBuffer>>,
     /// In place: what puts the input back.
     restore: Option<Local>,
     shape: Shape,
 }
-
-/// Memory at the begin of a cache line.
-#[repr(align(64))]
-#[derive(Clone, Debug)]
-struct Line(#[allow(dead_code, reason = "reached by address")] [u8; 64]);
 
 impl<X: Exchange> Messages<X> {
     /// Over `exchange`.
@@ -104,15 +116,25 @@ impl<X: Exchange> Backend for Messages<X> {
         self.exchange.carrier()
     }
 
+    fn port(&self) -> Option<RankPort> {
+        self.exchange.port()
+    }
+
     fn reserve(&mut self, send_bytes: u64, recv_bytes: u64) -> Result<()> {
         self.ready = None;
-        self.memory.reserve(send_bytes, recv_bytes)
+        self.exchange.hold(&[])?;
+        self.memory.reserve(send_bytes, recv_bytes)?;
+        self.exchange.hold(&self.memory.regions())
     }
 
     fn set_up(&mut self, _: &mut dyn Group, call: &Call, placement: Placement) -> Result<&'static str> {
         let rank = self.exchange.rank();
         self.memory.place(&call.shape(rank), placement);
-        let (program, name) = program::of(call, rank, &self.memory);
+        self.ready = None;
+        let (program, name) = program::of(call, rank, &self.memory)?;
+        let mut memory = self.memory.regions();
+        memory.extend(program.scratch.clone());
+        self.exchange.hold(&memory)?;
         self.ready = Some(program);
         Ok(name)
     }

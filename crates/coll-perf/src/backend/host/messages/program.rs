@@ -9,10 +9,15 @@
 //!   next.
 //! - A hypercube doubles what a rank has in each stage.
 
-use super::{Line, Local, Piece, Program, Stage};
+use std::sync::Arc;
+
+use linkproof_common::error::Result;
+use linkproof_common::memory::{Buffer, HostBuffer};
+
+use super::{Local, Piece, Program, Stage};
 use crate::backend::host::copy::Stores;
 use crate::backend::host::fold::{Job, fold_of};
-use crate::backend::host::memory::Memory;
+use crate::backend::host::memory::{Memory, whole_pages};
 use crate::collective::{Call, Kind, Shape, Source};
 
 /// Tests go through every way with little data.
@@ -34,23 +39,29 @@ struct Buffers {
     recv: u64,
 }
 
+/// Stages, the memory that they receive into to reduce, and the name of the algorithm.
+type Made = (Vec<Stage>, Option<Arc<HostBuffer>>, &'static str);
+
 /// The program of `rank`, and the name of its algorithm.
-pub(super) fn of(call: &Call, rank: u32, memory: &Memory) -> (Program, &'static str) {
+///
+/// # Errors
+/// `memory` where there is none for what is received to be reduced.
+pub(super) fn of(call: &Call, rank: u32, memory: &Memory) -> Result<(Program, &'static str)> {
     let buffers = Buffers { rank, send: memory.send_address(), recv: memory.recv_address() };
     let shape = call.shape(rank);
-    let (stages, scratch, name) = stages(call, &shape, buffers);
+    let (stages, scratch, name) = stages(call, &shape, buffers)?;
     let restore = (memory.is_shared() && call.collective.reduces).then(|| Local::Copy {
         from: memory.input_address(),
         to: memory.send_address(),
         bytes: shape.send_bytes,
     });
     let fold = call.redop.map(|redop| fold_of(call.dtype, redop));
-    (Program { stages, fold, _scratch: scratch, restore, shape }, name)
+    Ok((Program { stages, fold, scratch, restore, shape }, name))
 }
 
-fn stages(call: &Call, shape: &Shape, buffers: Buffers) -> (Vec<Stage>, Vec<Line>, &'static str) {
+fn stages(call: &Call, shape: &Shape, buffers: Buffers) -> Result<Made> {
     let bytes = call.count_bytes();
-    let moved = |stages, name| (stages, Vec::new(), name);
+    let moved = |stages, name| Ok((stages, None, name));
     match call.collective.kind {
         Kind::Hypercube => moved(doubling(call, buffers), "recursive doubling"),
         Kind::Broadcast if call.n_ranks > 2 && bytes >= LARGE_BROADCAST => {
@@ -170,12 +181,14 @@ impl<'a> Reduction<'a> {
     }
 
     /// Room for `count` pieces of `bytes`, and where each begins.
-    fn scratch(count: usize, bytes: u64) -> (Vec<Line>, Vec<u64>) {
-        let lines = bytes.div_ceil(LINE);
-        let scratch = vec![Line([0; 64]); lines as usize * count];
-        let base = scratch.as_ptr().expose_provenance() as u64;
-        let places = (0..count as u64).map(|index| base + index * lines * LINE).collect();
-        (scratch, places)
+    fn scratch(count: usize, bytes: u64) -> Result<(Option<Arc<HostBuffer>>, Vec<u64>)> {
+        let stride = bytes.next_multiple_of(LINE);
+        let scratch = match stride * count as u64 {
+            0 => None,
+            all => Some(whole_pages(all)?),
+        };
+        let base = scratch.as_ref().map_or(0, |scratch| scratch.address());
+        Ok((scratch, (0..count as u64).map(|index| base + index * stride).collect()))
     }
 
     fn is_wanted(&self, rank: u32) -> bool {
@@ -193,10 +206,10 @@ impl<'a> Reduction<'a> {
     }
 
     /// Whole inputs to everybody who wants the result.
-    fn whole(self) -> (Vec<Stage>, Vec<Line>, &'static str) {
+    fn whole(self) -> Result<Made> {
         let bytes = self.call.count_bytes();
         let own = self.is_wanted(self.buffers.rank);
-        let (scratch, places) = Self::scratch(self.others.len(), if own { bytes } else { 0 });
+        let (scratch, places) = Self::scratch(self.others.len(), if own { bytes } else { 0 })?;
         let mut stage = Stage::default();
         let wanting = self.others.iter().filter(|peer| self.is_wanted(**peer));
         stage.sends = wanting.map(|peer| Piece { peer: *peer, address: self.buffers.send, bytes }).collect();
@@ -205,13 +218,13 @@ impl<'a> Reduction<'a> {
             stage.recvs = from.map(|(peer, place)| Piece { peer: *peer, address: *place, bytes }).collect();
             stage.then.push(self.reduce(&places, 0, bytes, self.buffers.recv));
         }
-        (vec![stage], scratch, "gather and reduce")
+        Ok((vec![stage], scratch, "gather and reduce"))
     }
 
     /// Each rank reduces its block: a reduce_scatter.
-    fn by_blocks(self) -> (Vec<Stage>, Vec<Line>, &'static str) {
+    fn by_blocks(self) -> Result<Made> {
         let (block, rank) = (self.call.count_bytes(), u64::from(self.buffers.rank));
-        let (scratch, places) = Self::scratch(self.others.len(), block);
+        let (scratch, places) = Self::scratch(self.others.len(), block)?;
         let at = |peer: u32| self.buffers.send + u64::from(peer) * block;
         let stage = Stage {
             sends: self.others.iter().map(|&peer| Piece { peer, address: at(peer), bytes: block }).collect(),
@@ -223,17 +236,17 @@ impl<'a> Reduction<'a> {
                 .collect(),
             then: vec![self.reduce(&places, rank * block, block, self.buffers.recv)],
         };
-        (vec![stage], scratch, "direct exchange and reduce")
+        Ok((vec![stage], scratch, "direct exchange and reduce"))
     }
 
     /// Chunk by chunk: everybody gets its slice of all inputs and reduces it; with the inputs of the next chunk the
     /// results go to those who want them.
-    fn by_slices(self) -> (Vec<Stage>, Vec<Line>, &'static str) {
+    fn by_slices(self) -> Result<Made> {
         let bytes = self.call.count_bytes();
         let chunks = bytes.div_ceil(CHUNK);
         // A rank that does not want the result has it aside, until it is sent with the inputs of the next chunk.
         let most = CHUNK.div_ceil(u64::from(self.call.n_ranks)) + 2 * LINE;
-        let (scratch, mut places) = Self::scratch(self.others.len() + 1, most);
+        let (scratch, mut places) = Self::scratch(self.others.len() + 1, most)?;
         let aside = places.pop().unwrap_or_default();
         let mut stages: Vec<Stage> = Vec::new();
         for chunk in 0..=chunks {
@@ -247,7 +260,7 @@ impl<'a> Reduction<'a> {
             }
             stages.push(stage);
         }
-        (stages, scratch, "reduce_scatter and all_gather")
+        Ok((stages, scratch, "reduce_scatter and all_gather"))
     }
 
     /// The slice of `rank` in a chunk of so many.

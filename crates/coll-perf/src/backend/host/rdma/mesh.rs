@@ -1,0 +1,224 @@
+//! A connection between every two ranks: each makes its queue pairs, tells the others where they are, and connects them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use linkproof_common::cq::CompletionQueue;
+use linkproof_common::device::{self, ChosenPort, SOFTNIC};
+use linkproof_common::endpoint::verbs::DeviceLabel;
+use linkproof_common::error::{Error, ErrorKind, Result};
+use linkproof_common::gid::{self, GidEntry, LinkOffer};
+use linkproof_common::host::HostFiles;
+use linkproof_common::mr::ProtectionDomain;
+use linkproof_common::qp::{Calls, Path, QpAddress, QpAttributes, Qpn, QueuePair, starting_psn};
+use linkproof_common::report::DeviceKind;
+use linkproof_common::units::Bandwidth;
+use serde::{Deserialize, Serialize};
+
+use super::control::Control;
+use super::peer::{COMPLETIONS, DEPTH, Peer, Remote};
+use super::regions::{Regions, check_limit};
+use super::{POLL_BATCH, PortWish, Rdma};
+use crate::group::{Alarm, Group};
+use crate::report::RankPort;
+
+/// Pieces of up to so many bytes are copied into the request: what perftest has for latencies, or what the device takes.
+const INLINE_BYTES: u32 = 220;
+/// The length of a request has 32 bits.
+const LARGEST_WRITE: u64 = 1 << 30;
+
+/// What a rank tells the others.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Offer {
+    device: String,
+    software: Option<String>,
+    link: LinkOffer,
+    /// The queue pair for each rank.
+    qpns: Vec<Qpn>,
+    sq_psn: u32,
+    /// Its control memory.
+    address: u64,
+    rkey: u32,
+}
+
+/// This rank's end, and how the others are reached.
+struct End {
+    rank: u32,
+    chosen: ChosenPort,
+    offer: Offer,
+    port: RankPort,
+}
+
+/// Connects this rank to all others.
+///
+/// # Errors
+/// The device, port and GID kinds of [`ErrorKind`]; `memlock`; ranks that can't reach each other; those of the group.
+pub(super) fn connect(
+    group: &mut dyn Group,
+    alarm: Alarm,
+    wish: &PortWish,
+    ranks_here: u32,
+    limit: Duration,
+) -> Result<Rdma> {
+    let files = HostFiles::this_machine();
+    let (rank, n_ranks) = (group.rank(), group.n_ranks());
+    let chosen = device::choose(&wish.wish(), &files)?;
+    let link = chosen.context.link_offer(&chosen.port, wish.gid_index, &files)?;
+    let name = chosen.context.name().to_owned();
+    let others = n_ranks - 1;
+    check_device(&chosen, others)?;
+    check_limit(Control::bytes(n_ranks), ranks_here, &name)?;
+    let pd = Arc::new(ProtectionDomain::new(&chosen.context)?);
+    let cq = Arc::new(CompletionQueue::new(&chosen.context, COMPLETIONS * others.max(1))?);
+    let control = Control::new(&pd, n_ranks)?;
+    let sq_psn = starting_psn(rank);
+    let largest = chosen.port.max_msg_size.clamp(1, LARGEST_WRITE);
+    let mut peers = Vec::with_capacity(n_ranks as usize);
+    for other in 0..n_ranks {
+        peers.push(if other == rank {
+            None
+        } else {
+            let mut peer = Peer::new(rank, other, queue_pair(&pd, &cq, &chosen, sq_psn)?, largest);
+            peer.post_receives()?;
+            Some(peer)
+        });
+    }
+    let software = chosen.context.software(&files);
+    let offer = Offer {
+        device: name.clone(),
+        software: software.clone(),
+        link,
+        qpns: peers.iter().map(|peer| peer.as_ref().map_or(Qpn(0), |peer| peer.qp.qpn())).collect(),
+        sq_psn,
+        address: control.address(),
+        rkey: control.rkey(),
+    };
+    let mut end = End { rank, port: describe(&chosen, software.clone()), chosen, offer };
+    let blob = serde_json::to_vec(&end.offer).unwrap_or_default();
+    let offers = group.all_gather(&blob)?;
+    for (blob, peer) in offers.iter().zip(&mut peers) {
+        if let Some(peer) = peer {
+            let theirs = serde_json::from_slice(blob).map_err(|_| {
+                Error::new(ErrorKind::Protocol, format!("rank {} said nothing of its RDMA port", peer.rank))
+            })?;
+            end.join(peer, &theirs)?;
+        }
+    }
+    // Nobody writes to a rank that is not ready.
+    group.barrier()?;
+    Ok(Rdma {
+        rank,
+        peers,
+        cq,
+        regions: Regions::new(&pd, Control::bytes(n_ranks), ranks_here),
+        control,
+        port: end.port,
+        device: DeviceLabel { name, software },
+        alarm,
+        limit,
+        flows: Vec::new(),
+        completions: Box::new([Default::default(); POLL_BATCH]),
+    })
+}
+
+/// The queue pairs of a rank, and their completions, within the limits of its device.
+fn check_device(chosen: &ChosenPort, others: u32) -> Result<()> {
+    let limits = chosen.context.limits()?;
+    let at_most = |asked: u32, limit: i32, what: &str| {
+        if i64::from(asked) <= i64::from(limit) {
+            return Ok(());
+        }
+        let name = chosen.context.name();
+        let what = format!("{} ranks take {asked} {what}, and {name} allows {limit}", others + 1);
+        Err(Error::new(ErrorKind::DeviceLimit, what).hint("start fewer ranks, or use --transport tcp"))
+    };
+    at_most(others, limits.max_qp, "queue pairs in each")?;
+    at_most(DEPTH.sends.max(DEPTH.receives), limits.max_qp_wr, "outstanding requests for each")?;
+    at_most(COMPLETIONS * others, limits.max_cqe, "completion queue entries in each")
+}
+
+fn queue_pair(
+    pd: &Arc<ProtectionDomain>,
+    cq: &Arc<CompletionQueue>,
+    chosen: &ChosenPort,
+    sq_psn: u32,
+) -> Result<QueuePair> {
+    let attributes = QpAttributes { inline_bytes: INLINE_BYTES, ..QpAttributes::default() };
+    QueuePair::new(pd, cq, DEPTH, attributes, Calls::Classic, chosen.port.port_num, sq_psn)
+}
+
+fn describe(chosen: &ChosenPort, software: Option<String>) -> RankPort {
+    let port = &chosen.port;
+    RankPort {
+        device: chosen.context.name().to_owned(),
+        device_kind: if software.is_some() { DeviceKind::Software } else { DeviceKind::Adapter },
+        software,
+        port_num: port.port_num,
+        link_layer: port.link_layer,
+        lid: port.lid,
+        gids: Vec::new(),
+        active_mtu_bytes: port.active_mtu,
+        path_mtu_bytes: None,
+        rate_gbit_per_sec: port.rate.map(Bandwidth::gbit_per_sec),
+    }
+}
+
+impl End {
+    /// Connects to `peer`, which is where `theirs` says.
+    fn join(&mut self, peer: &mut Peer, theirs: &Offer) -> Result<()> {
+        let (own, other) = (self.rank, peer.rank);
+        check_fabric((own, &self.offer), (other, theirs))?;
+        let (sgid, dgid) = gids((own, &self.offer.link), (other, &theirs.link))?;
+        let path = Path {
+            port_num: self.chosen.port.port_num,
+            dgid: dgid.map(|entry| entry.gid),
+            sgid: sgid.clone(),
+            dlid: theirs.link.lid,
+            path_mtu: self.offer.link.active_mtu_bytes.min(theirs.link.active_mtu_bytes),
+        };
+        let Some(&qpn) = theirs.qpns.get(own as usize) else {
+            let what = format!("rank {other} has no queue pair for rank {own}");
+            return Err(Error::new(ErrorKind::Protocol, what));
+        };
+        peer.remote = Remote { address: theirs.address, rkey: theirs.rkey, qpn };
+        peer.qp
+            .connect(&path, QpAddress { qpn, sq_psn: theirs.sq_psn })
+            .map_err(|error| error.fact("ranks", format!("{own} to {other}")))?;
+        self.port.gids.extend(sgid.filter(|entry| !self.port.gids.contains(entry)));
+        self.port.path_mtu_bytes = self.port.path_mtu_bytes.into_iter().chain([path.path_mtu]).min();
+        Ok(())
+    }
+}
+
+/// softnic has no network: no packet of it reaches any other device.
+fn check_fabric((own, ours): (u32, &Offer), (other, theirs): (u32, &Offer)) -> Result<()> {
+    let is_softnic = |offer: &Offer| offer.software.as_deref() == Some(SOFTNIC);
+    if is_softnic(ours) == is_softnic(theirs) {
+        return Ok(());
+    }
+    let described = |offer: &Offer| match &offer.software {
+        Some(software) => format!("{} ({software})", offer.device),
+        None => offer.device.clone(),
+    };
+    let what = format!(
+        "one of ranks {own} and {other} uses the software device and the other does not: no bytes can pass"
+    );
+    Err(Error::new(ErrorKind::Transport, what)
+        .fact(&format!("rank {own}"), described(ours))
+        .fact(&format!("rank {other}"), described(theirs))
+        .hint("give --soft-device to all ranks or to none"))
+}
+
+/// The GID of this rank and that of the other, chosen alike on both: the lower rank is the client of that rule.
+fn gids(
+    (own, ours): (u32, &LinkOffer),
+    (other, theirs): (u32, &LinkOffer),
+) -> Result<(Option<GidEntry>, Option<GidEntry>)> {
+    let (client, server) = if own < other { (ours, theirs) } else { (theirs, ours) };
+    let chosen = gid::choose(client, server).map_err(|error| {
+        let (low, high) = (own.min(other), own.max(other));
+        error.fact("ranks", format!("the client is rank {low}, the server rank {high}"))
+    })?;
+    let (client, server) = (chosen.client, chosen.server);
+    Ok(if own < other { (client, server) } else { (server, client) })
+}
