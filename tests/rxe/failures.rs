@@ -23,12 +23,17 @@ pub(crate) fn await_traffic(lab: &Lab, vm: Vm) {
 
 /// Sends `signal` to the tool of `vm` whose command line has this control port.
 pub(crate) fn signal_in(lab: &Lab, vm: Vm, port: &str, signal: &str) {
+    signal_tool(lab, vm, &format!("-p {port} "), signal);
+}
+
+/// Sends `signal` to the tool of `vm` whose command line has these words.
+pub(crate) fn signal_tool(lab: &Lab, vm: Vm, words: &str, signal: &str) {
     lab.shell(
         vm,
         &format!(
             "for p in /proc/[0-9]*; do \
-             case \"$(cat $p/comm 2>/dev/null)\" in write-*) \
-             if tr '\\0' ' ' <$p/cmdline | grep -q -e '-p {port} '; then kill -{signal} ${{p#/proc/}}; fi ;; esac; done"
+             case \"$(cat $p/comm 2>/dev/null)\" in write-*|coll-perf) \
+             if tr '\\0' ' ' <$p/cmdline | grep -q -e '{words}'; then kill -{signal} ${{p#/proc/}}; fi ;; esac; done"
         ),
     );
 }

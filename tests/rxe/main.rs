@@ -6,6 +6,7 @@
 mod addressing;
 mod affinity;
 mod check;
+mod collectives;
 mod failures;
 mod faults;
 mod intervals;

@@ -3,6 +3,7 @@
 mod arms;
 mod calls;
 mod driver;
+mod collectives;
 mod faults;
 mod gpu_memory;
 mod kills;

@@ -19,6 +19,7 @@ use crate::backend::{Backend, Carrier, Placement, Side, Stretch};
 use crate::collective::{Call, Shape};
 use crate::group::Group;
 use crate::measure::{IterationLog, Step, iterate};
+use crate::plan::{Point, largest_buffers};
 use crate::report::RankPort;
 
 /// A piece of this rank's memory on its way to or from another rank.
@@ -99,6 +100,13 @@ struct Program {
     /// In place: what puts the input back.
     restore: Option<Local>,
     shape: Shape,
+}
+
+/// The bytes of all memory that pieces lie in, for a rank that goes through `points`.
+pub(crate) fn needs(points: &[Point], rank: u32) -> u64 {
+    let (send, recv) = largest_buffers(points, rank);
+    let scratch = points.iter().map(|point| program::scratch_bytes(&point.call, rank)).max();
+    Memory::needs(send, recv) + scratch.unwrap_or(0)
 }
 
 impl<X: Exchange> Messages<X> {

@@ -59,6 +59,15 @@ pub(super) fn of(call: &Call, rank: u32, memory: &Memory) -> Result<(Program, &'
     Ok((Program { stages, fold, scratch, restore, shape }, name))
 }
 
+/// The bytes of the memory that `rank` receives into to reduce.
+pub(super) fn scratch_bytes(call: &Call, rank: u32) -> u64 {
+    if !call.collective.reduces {
+        return 0;
+    }
+    let (count, bytes) = Reduction::new(call, Buffers { rank, send: 0, recv: 0 }).room();
+    count * bytes
+}
+
 fn stages(call: &Call, shape: &Shape, buffers: Buffers) -> Result<Made> {
     let bytes = call.count_bytes();
     let moved = |stages, name| Ok((stages, None, name));
@@ -180,15 +189,29 @@ impl<'a> Reduction<'a> {
         Self { call, buffers, others }
     }
 
-    /// Room for `count` pieces of `bytes`, and where each begins.
-    fn scratch(count: usize, bytes: u64) -> Result<(Option<Arc<HostBuffer>>, Vec<u64>)> {
-        let stride = bytes.next_multiple_of(LINE);
-        let scratch = match stride * count as u64 {
+    /// How many pieces there is room for, and for how many bytes each: a multiple of lines.
+    fn room(&self) -> (u64, u64) {
+        let (bytes, others) = (self.call.count_bytes(), self.others.len() as u64);
+        let (count, bytes) = match self.call.collective.kind {
+            Kind::ReduceScatter => (others, bytes),
+            _ if bytes <= SMALL_REDUCTION => {
+                (others, if self.is_wanted(self.buffers.rank) { bytes } else { 0 })
+            }
+            // A rank that does not want the result has it aside, until it is sent with the inputs of the next chunk.
+            _ => (others + 1, CHUNK.div_ceil(u64::from(self.call.n_ranks)) + 2 * LINE),
+        };
+        (count, bytes.next_multiple_of(LINE))
+    }
+
+    /// That room, and where each piece begins.
+    fn scratch(&self) -> Result<(Option<Arc<HostBuffer>>, Vec<u64>)> {
+        let (count, bytes) = self.room();
+        let scratch = match count * bytes {
             0 => None,
             all => Some(whole_pages(all)?),
         };
         let base = scratch.as_ref().map_or(0, |scratch| scratch.address());
-        Ok((scratch, (0..count as u64).map(|index| base + index * stride).collect()))
+        Ok((scratch, (0..count).map(|index| base + index * bytes).collect()))
     }
 
     fn is_wanted(&self, rank: u32) -> bool {
@@ -209,7 +232,7 @@ impl<'a> Reduction<'a> {
     fn whole(self) -> Result<Made> {
         let bytes = self.call.count_bytes();
         let own = self.is_wanted(self.buffers.rank);
-        let (scratch, places) = Self::scratch(self.others.len(), if own { bytes } else { 0 })?;
+        let (scratch, places) = self.scratch()?;
         let mut stage = Stage::default();
         let wanting = self.others.iter().filter(|peer| self.is_wanted(**peer));
         stage.sends = wanting.map(|peer| Piece { peer: *peer, address: self.buffers.send, bytes }).collect();
@@ -224,7 +247,7 @@ impl<'a> Reduction<'a> {
     /// Each rank reduces its block: a reduce_scatter.
     fn by_blocks(self) -> Result<Made> {
         let (block, rank) = (self.call.count_bytes(), u64::from(self.buffers.rank));
-        let (scratch, places) = Self::scratch(self.others.len(), block)?;
+        let (scratch, places) = self.scratch()?;
         let at = |peer: u32| self.buffers.send + u64::from(peer) * block;
         let stage = Stage {
             sends: self.others.iter().map(|&peer| Piece { peer, address: at(peer), bytes: block }).collect(),
@@ -244,9 +267,7 @@ impl<'a> Reduction<'a> {
     fn by_slices(self) -> Result<Made> {
         let bytes = self.call.count_bytes();
         let chunks = bytes.div_ceil(CHUNK);
-        // A rank that does not want the result has it aside, until it is sent with the inputs of the next chunk.
-        let most = CHUNK.div_ceil(u64::from(self.call.n_ranks)) + 2 * LINE;
-        let (scratch, mut places) = Self::scratch(self.others.len() + 1, most)?;
+        let (scratch, mut places) = self.scratch()?;
         let aside = places.pop().unwrap_or_default();
         let mut stages: Vec<Stage> = Vec::new();
         for chunk in 0..=chunks {

@@ -15,11 +15,13 @@ use linkproof_common::report::DeviceKind;
 use linkproof_common::units::Bandwidth;
 use serde::{Deserialize, Serialize};
 
+use super::super::messages::needs;
 use super::control::Control;
 use super::peer::{COMPLETIONS, DEPTH, Peer, Remote};
 use super::regions::{Regions, check_limit};
 use super::{POLL_BATCH, PortWish, Rdma};
 use crate::group::{Alarm, Group};
+use crate::plan::Plan;
 use crate::report::RankPort;
 
 /// Pieces of up to so many bytes are copied into the request: what perftest has for latencies, or what the device takes.
@@ -58,7 +60,7 @@ pub(super) fn connect(
     alarm: Alarm,
     wish: &PortWish,
     ranks_here: u32,
-    limit: Duration,
+    plan: &Plan,
 ) -> Result<Rdma> {
     let files = HostFiles::this_machine();
     let (rank, n_ranks) = (group.rank(), group.n_ranks());
@@ -67,7 +69,7 @@ pub(super) fn connect(
     let name = chosen.context.name().to_owned();
     let others = n_ranks - 1;
     check_device(&chosen, others)?;
-    check_limit(Control::bytes(n_ranks), ranks_here, &name)?;
+    check_limit(Control::bytes(n_ranks) + needs(&plan.points()?, rank), ranks_here, &name)?;
     let pd = Arc::new(ProtectionDomain::new(&chosen.context)?);
     let cq = Arc::new(CompletionQueue::new(&chosen.context, COMPLETIONS * others.max(1))?);
     let control = Control::new(&pd, n_ranks)?;
@@ -110,12 +112,12 @@ pub(super) fn connect(
         rank,
         peers,
         cq,
-        regions: Regions::new(&pd, Control::bytes(n_ranks), ranks_here),
+        regions: Regions::new(&pd),
         control,
         port: end.port,
         device: DeviceLabel { name, software },
         alarm,
-        limit,
+        limit: Duration::from_secs_f64(plan.timeout_seconds),
         flows: Vec::new(),
         completions: Box::new([Default::default(); POLL_BATCH]),
     })

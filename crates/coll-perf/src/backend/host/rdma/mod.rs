@@ -119,8 +119,7 @@ pub(crate) fn backend(
     ranks_here: u32,
     plan: &Plan,
 ) -> Result<Messages<Rdma>> {
-    let limit = Duration::from_secs_f64(plan.timeout_seconds);
-    Messages::over(mesh::connect(group, alarm, wish, ranks_here, limit)?)
+    Messages::over(mesh::connect(group, alarm, wish, ranks_here, plan)?)
 }
 
 impl Exchange for Rdma {

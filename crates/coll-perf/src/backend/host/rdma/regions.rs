@@ -21,10 +21,6 @@ pub(super) struct Keys {
 pub(super) struct Regions {
     held: Vec<(Arc<HostBuffer>, MemoryRegion<HostBuffer>)>,
     pd: Arc<ProtectionDomain>,
-    /// What this rank has registered besides.
-    besides: u64,
-    /// Ranks in this process, which has one limit.
-    ranks_here: u32,
 }
 
 /// What pins less.
@@ -32,19 +28,17 @@ const LESS: &str = "raise the locked-memory limit (ulimit -l; in a systemd unit 
                     fewer ranks on this host";
 
 impl Regions {
-    pub(super) fn new(pd: &Arc<ProtectionDomain>, besides: u64, ranks_here: u32) -> Self {
-        Self { held: Vec::new(), pd: Arc::clone(pd), besides, ranks_here }
+    pub(super) fn new(pd: &Arc<ProtectionDomain>) -> Self {
+        Self { held: Vec::new(), pd: Arc::clone(pd) }
     }
 
-    /// Registers `memory`, and nothing else any more.
+    /// Registers `memory`, and nothing else any more. The limit was asked before ([`check_limit`]).
     ///
     /// # Errors
-    /// `memlock`, `registration`.
+    /// `registration`.
     pub(super) fn hold(&mut self, memory: &[Arc<HostBuffer>]) -> Result<()> {
         let is_same = |a: &Arc<HostBuffer>, b: &Arc<HostBuffer>| Arc::ptr_eq(a, b);
         self.held.retain(|(held, _)| memory.iter().any(|buffer| is_same(held, buffer)));
-        let pinned: u64 = memory.iter().map(|buffer| buffer.len()).sum();
-        check_limit(pinned + self.besides, self.ranks_here, self.pd.context().name())?;
         for buffer in memory {
             if self.held.iter().any(|(held, _)| is_same(held, buffer)) {
                 continue;
@@ -78,7 +72,7 @@ impl Regions {
     }
 }
 
-/// Whether this process may pin `bytes` for each of its ranks.
+/// Whether this process may pin `bytes` for each of its ranks, of which there are so many: it has one limit.
 ///
 /// # Errors
 /// `memlock`.
