@@ -87,7 +87,7 @@ fn a_run_with_wrong_data_fails_its_arm_as_it_fails_a_run() {
 #[test]
 fn what_can_not_be_arms_is_refused_before_any_run() {
     for (line, says) in [
-        ("--arm rdma --arm tcp", "no arm is called rdma"),
+        ("--arm gdr --arm tcp", "no arm is called gdr"),
         ("--arm tcp", "--arm tcp is the only arm"),
         ("--arm tcp --arm tcp", "--arm tcp is there twice"),
         ("--arm tcp --arm a:b", "b is no VARIABLE=VALUE"),

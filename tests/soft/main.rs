@@ -2,8 +2,8 @@
 
 mod arms;
 mod calls;
-mod driver;
 mod collectives;
+mod driver;
 mod faults;
 mod gpu_memory;
 mod kills;
