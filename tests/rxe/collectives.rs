@@ -89,6 +89,15 @@ fn every_collective_is_right_over_soft_roce() {
     assert_eq!(document["results"].as_array().map(Vec::len), Some(11 + 8));
 }
 
+#[test]
+fn small_pieces_in_one_direction_wait_for_free_slots_over_soft_roce() {
+    let Some(lab) = Lab::get("small_pieces_in_one_direction_wait_for_free_slots_over_soft_roce") else {
+        return;
+    };
+    let line = "--transport rdma --op broadcast,sendrecv -b 4K -e 4K -n 3 -m 40 -w 1 --rounds 1 --json";
+    all_right(run(lab, By::Options, line), "rdma");
+}
+
 /// Long enough that nothing but the fault ends it.
 const LONG: &str = "--transport rdma --op alltoall -b 64K -e 64K -n 1000 --rounds 1000";
 

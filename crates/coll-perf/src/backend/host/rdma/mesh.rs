@@ -19,7 +19,7 @@ use super::super::messages::needs;
 use super::control::Control;
 use super::peer::{COMPLETIONS, DEPTH, Peer, Remote};
 use super::regions::{Regions, check_limit};
-use super::{POLL_BATCH, PortWish, Rdma};
+use super::{POLL_BATCH, PortWish, Rdma, SPIN};
 use crate::group::{Alarm, Group};
 use crate::plan::Plan;
 use crate::report::RankPort;
@@ -85,6 +85,7 @@ pub(super) fn connect(
             Some(peer)
         });
     }
+    let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
     let software = chosen.context.software(&files);
     let offer = Offer {
         device: name.clone(),
@@ -117,6 +118,7 @@ pub(super) fn connect(
         port: end.port,
         device: DeviceLabel { name, software },
         alarm,
+        spin: if ranks_here <= processors { SPIN } else { Duration::ZERO },
         limit: Duration::from_secs_f64(plan.timeout_seconds),
         flows: Vec::new(),
         completions: Box::new([Default::default(); POLL_BATCH]),

@@ -35,9 +35,9 @@ use crate::group::{Alarm, Group};
 use crate::plan::Plan;
 use crate::report::RankPort;
 
-/// How long a rank looks without a pause: the way through an adapter takes microseconds.
+/// How long a rank looks without a pause, where it has a processor of its own: the way through an adapter takes microseconds.
 const SPIN: Duration = Duration::from_micros(50);
-/// How long it looks whenever it has a processor; with fewer processors than ranks the other may be waiting for this one.
+/// How long it looks whenever nobody else wants its processor: the other rank may be waiting for that.
 const YIELD: Duration = Duration::from_millis(10);
 /// How often it looks afterwards: who waits for so long does not wait for an adapter.
 const PAUSE: Duration = Duration::from_micros(50);
@@ -80,6 +80,8 @@ pub(crate) struct Rdma {
     device: DeviceLabel,
     alarm: Alarm,
     limit: Duration,
+    /// How long this rank looks without a pause.
+    spin: Duration,
     /// What is under way, kept for its room.
     flows: Vec<Flow>,
     completions: Box<[sys::ibv_wc; POLL_BATCH]>,
@@ -283,7 +285,7 @@ impl Rdma {
     #[cold]
     fn wait(&self, flows: &[Flow], since: Instant) -> Result<()> {
         let idle = since.elapsed();
-        if idle < SPIN {
+        if idle < self.spin {
             std::hint::spin_loop();
             return Ok(());
         }

@@ -241,8 +241,7 @@ impl Peer {
     fn tell_credits(&mut self) -> Result<()> {
         // No byte is written; the address is one that may be.
         let (remote, rkey) = (self.remote.address, self.remote.rkey);
-        let flags = self.inline_flag(0);
-        self.post(Request { local: 0, lkey: 0, bytes: 0, remote, rkey, flags }, Some(Kind::Credit))
+        self.post(Request { local: 0, lkey: 0, bytes: 0, remote, rkey, flags: 0 }, Some(Kind::Credit))
     }
 
     /// Asks for a large piece to be written to `address`, if it can; its number then.
