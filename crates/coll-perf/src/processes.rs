@@ -60,7 +60,8 @@ fn measure(group: &mut TcpGroup, plan: &Plan, hands: &Hands, observer: &mut dyn 
     check_memory(plan, group.rank())?;
     let alarm = group.alarm();
     if plan.transport == Transport::Rdma {
-        let mut backend = rdma::backend(group, alarm, &hands.port, 1, plan)?;
+        let here = rdma::Here { ranks: 1, processors: hands.machine.cpus };
+        let mut backend = rdma::backend(group, alarm, &hands.port, here, plan)?;
         return go_through(group, &mut backend, plan, hands, observer);
     }
     let addresses = Addresses { own: group.own_ip(), root: group.root_ip() };

@@ -183,7 +183,8 @@ fn rank(
             }
             Transport::Rdma => {
                 let alarm = end.alarm();
-                let mut backend = rdma::backend(end, alarm, &hands.port, plan.n_ranks, plan)?;
+                let here = rdma::Here { ranks: plan.n_ranks, processors: machine.cpus };
+                let mut backend = rdma::backend(end, alarm, &hands.port, here, plan)?;
                 Rank::new(end, &mut backend, plan, machine, fault).run(observer)
             }
         }

@@ -17,9 +17,10 @@ use serde::{Deserialize, Serialize};
 
 use super::super::messages::needs;
 use super::control::Control;
-use super::peer::{COMPLETIONS, DEPTH, Peer, Remote};
+use super::peer::{Peer, Remote};
+use super::queue::{COMPLETIONS, DEPTH, Queue};
 use super::regions::{Regions, check_limit};
-use super::{POLL_BATCH, PortWish, Rdma, SPIN};
+use super::{Here, POLL_BATCH, PortWish, Rdma, SPIN};
 use crate::group::{Alarm, Group};
 use crate::plan::Plan;
 use crate::report::RankPort;
@@ -51,6 +52,15 @@ struct End {
     port: RankPort,
 }
 
+/// What this rank makes by itself. Fields are dropped in this order.
+struct Made {
+    /// By rank; none to itself. Queue pairs in INIT, with all receives posted.
+    peers: Vec<Option<Peer>>,
+    cq: Arc<CompletionQueue>,
+    control: Control,
+    pd: Arc<ProtectionDomain>,
+}
+
 /// Connects this rank to all others.
 ///
 /// # Errors
@@ -59,7 +69,7 @@ pub(super) fn connect(
     group: &mut dyn Group,
     alarm: Alarm,
     wish: &PortWish,
-    ranks_here: u32,
+    here: Here,
     plan: &Plan,
 ) -> Result<Rdma> {
     let files = HostFiles::this_machine();
@@ -67,48 +77,15 @@ pub(super) fn connect(
     let chosen = device::choose(&wish.wish(), &files)?;
     let link = chosen.context.link_offer(&chosen.port, wish.gid_index, &files)?;
     let name = chosen.context.name().to_owned();
-    let others = n_ranks - 1;
-    check_device(&chosen, others)?;
-    check_limit(Control::bytes(n_ranks) + needs(&plan.points()?, rank), ranks_here, &name)?;
-    let pd = Arc::new(ProtectionDomain::new(&chosen.context)?);
-    let cq = Arc::new(CompletionQueue::new(&chosen.context, COMPLETIONS * others.max(1))?);
-    let control = Control::new(&pd, n_ranks)?;
+    check_device(&chosen, n_ranks - 1)?;
+    check_limit(Control::bytes(n_ranks) + needs(&plan.points()?, rank), here.ranks, &name)?;
     let sq_psn = starting_psn(rank);
-    let largest = chosen.port.max_msg_size.clamp(1, LARGEST_WRITE);
-    let mut peers = Vec::with_capacity(n_ranks as usize);
-    for other in 0..n_ranks {
-        peers.push(if other == rank {
-            None
-        } else {
-            let mut peer = Peer::new(rank, other, queue_pair(&pd, &cq, &chosen, sq_psn)?, largest);
-            peer.post_receives()?;
-            Some(peer)
-        });
-    }
-    let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
+    let made = Made::new(&chosen, rank, n_ranks, sq_psn)?;
     let software = chosen.context.software(&files);
-    let offer = Offer {
-        device: name.clone(),
-        software: software.clone(),
-        link,
-        qpns: peers.iter().map(|peer| peer.as_ref().map_or(Qpn(0), |peer| peer.qp.qpn())).collect(),
-        sq_psn,
-        address: control.address(),
-        rkey: control.rkey(),
-    };
+    let offer = made.offer(name.clone(), software.clone(), link, sq_psn);
     let mut end = End { rank, port: describe(&chosen, software.clone()), chosen, offer };
-    let blob = serde_json::to_vec(&end.offer).unwrap_or_default();
-    let offers = group.all_gather(&blob)?;
-    for (blob, peer) in offers.iter().zip(&mut peers) {
-        if let Some(peer) = peer {
-            let theirs = serde_json::from_slice(blob).map_err(|_| {
-                Error::new(ErrorKind::Protocol, format!("rank {} said nothing of its RDMA port", peer.rank))
-            })?;
-            end.join(peer, &theirs)?;
-        }
-    }
-    // Nobody writes to a rank that is not ready.
-    group.barrier()?;
+    let Made { mut peers, cq, control, pd } = made;
+    end.join_all(group, &mut peers)?;
     Ok(Rdma {
         rank,
         peers,
@@ -118,11 +95,41 @@ pub(super) fn connect(
         port: end.port,
         device: DeviceLabel { name, software },
         alarm,
-        spin: if ranks_here <= processors { SPIN } else { Duration::ZERO },
+        spin: if here.ranks <= here.processors { SPIN } else { Duration::ZERO },
         limit: Duration::from_secs_f64(plan.timeout_seconds),
         flows: Vec::new(),
         completions: Box::new([Default::default(); POLL_BATCH]),
     })
+}
+
+impl Made {
+    fn new(chosen: &ChosenPort, rank: u32, n_ranks: u32, sq_psn: u32) -> Result<Self> {
+        let pd = Arc::new(ProtectionDomain::new(&chosen.context)?);
+        let cq = Arc::new(CompletionQueue::new(&chosen.context, COMPLETIONS * (n_ranks - 1).max(1))?);
+        let control = Control::new(&pd, n_ranks)?;
+        let largest = chosen.port.max_msg_size.clamp(1, LARGEST_WRITE);
+        let peer = |other| -> Result<Peer> {
+            let queue = Queue::new(rank, other, queue_pair(&pd, &cq, chosen, sq_psn)?);
+            queue.post_receives()?;
+            Ok(Peer::new(queue, largest))
+        };
+        let peers = (0..n_ranks).map(|other| (other != rank).then(|| peer(other)).transpose());
+        let peers = peers.collect::<Result<_>>()?;
+        Ok(Self { peers, cq, control, pd })
+    }
+
+    fn offer(&self, device: String, software: Option<String>, link: LinkOffer, sq_psn: u32) -> Offer {
+        let qpn = |peer: &Option<Peer>| peer.as_ref().map_or(Qpn(0), |peer| peer.queue.qp.qpn());
+        Offer {
+            device,
+            software,
+            link,
+            qpns: self.peers.iter().map(qpn).collect(),
+            sq_psn,
+            address: self.control.address(),
+            rkey: self.control.rkey(),
+        }
+    }
 }
 
 /// The queue pairs of a rank, and their completions, within the limits of its device.
@@ -168,9 +175,24 @@ fn describe(chosen: &ChosenPort, software: Option<String>) -> RankPort {
 }
 
 impl End {
+    /// Tells all where this rank is, and connects to each.
+    fn join_all(&mut self, group: &mut dyn Group, peers: &mut [Option<Peer>]) -> Result<()> {
+        let blob = serde_json::to_vec(&self.offer).unwrap_or_default();
+        let offers = group.all_gather(&blob)?;
+        for (other, (blob, peer)) in offers.iter().zip(peers).enumerate() {
+            let Some(peer) = peer else { continue };
+            let theirs = serde_json::from_slice(blob).map_err(|_| {
+                Error::new(ErrorKind::Protocol, format!("rank {other} said nothing of its RDMA port"))
+            })?;
+            self.join(peer, &theirs)?;
+        }
+        // Nobody writes to a rank that is not ready.
+        group.barrier()
+    }
+
     /// Connects to `peer`, which is where `theirs` says.
     fn join(&mut self, peer: &mut Peer, theirs: &Offer) -> Result<()> {
-        let (own, other) = (self.rank, peer.rank);
+        let (own, other) = (self.rank, peer.queue.rank);
         check_fabric((own, &self.offer), (other, theirs))?;
         let (sgid, dgid) = gids((own, &self.offer.link), (other, &theirs.link))?;
         let path = Path {
@@ -185,7 +207,8 @@ impl End {
             return Err(Error::new(ErrorKind::Protocol, what));
         };
         peer.remote = Remote { address: theirs.address, rkey: theirs.rkey, qpn };
-        peer.qp
+        peer.queue
+            .qp
             .connect(&path, QpAddress { qpn, sq_psn: theirs.sq_psn })
             .map_err(|error| error.fact("ranks", format!("{own} to {other}")))?;
         self.port.gids.extend(sgid.filter(|entry| !self.port.gids.contains(entry)));

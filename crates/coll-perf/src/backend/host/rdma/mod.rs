@@ -12,6 +12,7 @@ mod control;
 mod mesh;
 mod message;
 mod peer;
+mod queue;
 mod regions;
 
 use std::sync::Arc;
@@ -110,7 +111,16 @@ enum State {
     Done,
 }
 
-/// One rank's backend over RDMA; `alarm` is the group's, and so many ranks share this process.
+/// What the ranks of a process share.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Here {
+    /// How many they are.
+    pub(crate) ranks: u32,
+    /// Processors that the process may use.
+    pub(crate) processors: u32,
+}
+
+/// One rank's backend over RDMA; `alarm` is the group's.
 ///
 /// # Errors
 /// No such port, ranks that can't be reached; those of the group.
@@ -118,10 +128,10 @@ pub(crate) fn backend(
     group: &mut dyn Group,
     alarm: Alarm,
     wish: &PortWish,
-    ranks_here: u32,
+    here: Here,
     plan: &Plan,
 ) -> Result<Messages<Rdma>> {
-    Messages::over(mesh::connect(group, alarm, wish, ranks_here, plan)?)
+    Messages::over(mesh::connect(group, alarm, wish, here, plan)?)
 }
 
 impl Exchange for Rdma {
@@ -221,7 +231,7 @@ impl Rdma {
             State::Posted { advert, bytes, .. } if bytes < piece.bytes => {
                 self.write_on(piece, advert, bytes)?
             }
-            State::Posted { number, .. } => done_if(peer.is_complete(number), flow.state),
+            State::Posted { number, .. } => done_if(peer.queue.is_complete(number), flow.state),
             State::Asked(number) => done_if(peer.has_finished(number), flow.state),
             State::Done => State::Done,
         })
@@ -253,7 +263,7 @@ impl Rdma {
                 return Err(self.failed(completion, ticket.peer));
             };
             if completion.opcode & sys::IBV_WC_RECV == 0 {
-                peer.complete(ticket);
+                peer.queue.complete(ticket);
                 continue;
             }
             // SAFETY: every message is a write with immediate data, whose completion has it.
@@ -268,7 +278,7 @@ impl Rdma {
         let status = CompletionStatus(completion.status);
         let own = self.rank;
         let qps = self.peers.get(rank as usize).and_then(Option::as_ref).map_or(String::new(), |peer| {
-            format!(", on QP {} of {} to peer QP {}", peer.qp.qpn(), self.device.name, peer.remote.qpn)
+            format!(", on QP {} of {} to peer QP {}", peer.queue.qp.qpn(), self.device.name, peer.remote.qpn)
         });
         let what = format!(
             "the connection of rank {own} to rank {rank} failed: {}, vendor 0x{:x}{qps}",

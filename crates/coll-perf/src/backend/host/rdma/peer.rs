@@ -1,33 +1,21 @@
-//! The connection to one other rank: its queue pair, what is on its way, and who may go on.
+//! The connection to one other rank: what is on its way, and who may go on.
 //!
 //! Every message is an RDMA write with immediate data, and takes a receive that the other end has posted. None is ever
 //! missing, since each end knows how many messages the other can have on its way: a piece has a slot, a large piece an
 //! advert, and free slots are told of by the half of them.
-#![allow(unsafe_code, reason = "the data path is libibverbs")]
+#![allow(unsafe_code, reason = "pieces of memory by address")]
 
-use linkproof_common::error::{Error, ErrorKind, Result, show_errno};
-use linkproof_common::qp::{Depth, Qpn, QueuePair};
+use linkproof_common::error::{Error, ErrorKind, Result};
+use linkproof_common::qp::Qpn;
 use rdma_sys as sys;
 
 use super::super::messages::Piece;
 use super::control::{ADVERT_BYTES, ADVERTS, Advert, Control, Lane, SLOT_BYTES, SLOTS};
-use super::message::{Kind, Message, Ticket};
+use super::message::{Kind, Message};
+use super::queue::{Queue, Request};
 
-/// Requests that are posted and not known to be complete, at most. With one in [`SIGNAL_EVERY`] and those of large pieces
-/// signalled, there is always one whose completion makes room.
-const SENDS: u32 = 64;
-const SIGNAL_EVERY: u32 = 16;
-/// Messages that can come before the completion of the first was polled: pieces, adverts, ends of what was advertised, and
-/// words of free slots.
-const RECEIVES: u32 = (SLOTS + 2 * ADVERTS) as u32 + CREDITS_UNDER_WAY;
-/// Two are told of by the half of the slots each; one more may be a late one.
-const CREDITS_UNDER_WAY: u32 = 4;
 /// Free slots that are told of by a message of their own.
 const TELL_AT: u32 = (SLOTS / 2) as u32;
-
-/// The room of a queue pair, and completions that it may have in the queue.
-pub(super) const DEPTH: Depth = Depth { sends: SENDS, receives: RECEIVES };
-pub(super) const COMPLETIONS: u32 = SENDS + RECEIVES;
 
 /// Where a rank's control memory is, seen from another.
 #[derive(Clone, Copy, Debug)]
@@ -37,17 +25,12 @@ pub(super) struct Remote {
     pub(super) qpn: Qpn,
 }
 
-/// The connection of rank `own` to rank `rank`.
+/// The connection to another rank.
 pub(super) struct Peer {
-    pub(super) own: u32,
-    pub(super) rank: u32,
-    pub(super) qp: QueuePair,
+    pub(super) queue: Queue,
     pub(super) remote: Remote,
     /// The largest write.
-    pub(super) largest: u64,
-    posted: u64,
-    completed: u64,
-    unsignalled: u32,
+    largest: u64,
     /// Pieces sent by slot, and slots that are free there.
     sent: u64,
     credits: u32,
@@ -64,27 +47,12 @@ pub(super) struct Peer {
     begun: u64,
 }
 
-/// A request to be posted.
-struct Request {
-    local: u64,
-    lkey: u32,
-    bytes: u64,
-    remote: u64,
-    rkey: u32,
-    flags: u32,
-}
-
 impl Peer {
-    pub(super) fn new(own: u32, rank: u32, qp: QueuePair, largest: u64) -> Self {
+    pub(super) fn new(queue: Queue, largest: u64) -> Self {
         Self {
-            own,
-            rank,
-            qp,
+            queue,
             remote: Remote { address: 0, rkey: 0, qpn: Qpn(0) },
             largest,
-            posted: 0,
-            completed: 0,
-            unsignalled: 0,
             sent: 0,
             credits: SLOTS as u32,
             arrived: 0,
@@ -98,110 +66,28 @@ impl Peer {
         }
     }
 
-    /// Posts all receives; in INIT or later.
-    ///
-    /// # Errors
-    /// `completion`, with the errno.
-    pub(super) fn post_receives(&mut self) -> Result<()> {
-        (0..RECEIVES).try_for_each(|_| self.post_receive())
-    }
-
-    fn post_receive(&mut self) -> Result<()> {
-        let wr_id = Ticket { peer: self.rank, number: 0 }.encode();
-        let mut wr = sys::ibv_recv_wr { wr_id, ..Default::default() };
-        let mut bad = std::ptr::null_mut();
-        // SAFETY: the queue pair is alive; the request names no memory, and is copied by the call.
-        match unsafe { sys::ibv_post_recv(self.qp.raw(), &mut wr, &mut bad) } {
-            0 => Ok(()),
-            errno => Err(self.refused("a receive", errno)),
-        }
-    }
-
-    #[cold]
-    fn refused(&self, what: &str, errno: i32) -> Error {
-        let what = format!(
-            "rank {} cannot post {what} to rank {} on QP {}: {}",
-            self.own,
-            self.rank,
-            self.qp.qpn(),
-            show_errno(errno)
-        );
-        Error::new(ErrorKind::Completion, what)
-    }
-
-    /// Whether one more request can be posted.
-    #[inline]
-    fn has_room(&self) -> bool {
-        self.posted - self.completed < u64::from(SENDS)
-    }
-
-    /// Posts `request`, with `kind` and the slots that are free as its immediate data unless it is in the middle of a piece.
-    #[inline]
-    fn post(&mut self, request: Request, kind: Option<Kind>) -> Result<()> {
-        let mut sge = sys::ibv_sge { addr: request.local, length: request.bytes as u32, lkey: request.lkey };
-        self.unsignalled += 1;
-        let wanted = request.flags & sys::IBV_SEND_SIGNALED != 0 || self.unsignalled == SIGNAL_EVERY;
-        let signalled = if wanted { sys::IBV_SEND_SIGNALED } else { 0 };
-        let mut wr = sys::ibv_send_wr {
-            wr_id: Ticket { peer: self.rank, number: self.posted + 1 }.encode(),
-            sg_list: &mut sge,
-            num_sge: i32::from(request.bytes > 0),
-            opcode: sys::IBV_WR_RDMA_WRITE,
-            send_flags: request.flags | signalled,
-            wr: sys::ibv_send_wr__bindgen_ty_2 {
-                rdma: sys::ibv_send_wr__bindgen_ty_2__bindgen_ty_1 {
-                    remote_addr: request.remote,
-                    rkey: request.rkey,
-                },
-            },
-            ..Default::default()
-        };
-        if let Some(kind) = kind {
-            let message = Message { kind, credits: self.owed };
-            wr.opcode = sys::IBV_WR_RDMA_WRITE_WITH_IMM;
-            wr.__bindgen_anon_1 = sys::ibv_send_wr__bindgen_ty_1 { imm_data: message.encode().to_be() };
-        }
-        let mut bad = std::ptr::null_mut();
-        // SAFETY: the queue pair is in RTS and has room; the request and its piece are copied by the call. The memory that
-        // they name is registered and kept until the end of the exchange at least, and inline data is copied.
-        match unsafe { sys::ibv_post_send(self.qp.raw(), &mut wr, &mut bad) } {
-            0 => {}
-            errno => return Err(self.refused("a write", errno)),
-        }
-        self.posted += 1;
-        self.unsignalled = if wanted { 0 } else { self.unsignalled };
-        self.owed = if kind.is_some() { 0 } else { self.owed };
-        Ok(())
-    }
-
-    /// Flags of a write of `bytes`.
-    #[inline]
-    fn inline_flag(&self, bytes: u64) -> u32 {
-        if bytes <= u64::from(self.qp.inline_bytes()) { sys::IBV_SEND_INLINE } else { 0 }
-    }
-
     /// Sends a small piece, if it can; true then.
     ///
     /// # Safety
     /// The piece is initialised memory that nothing else writes to meanwhile.
     pub(super) unsafe fn send_piece(&mut self, control: &Control, piece: Piece) -> Result<bool> {
-        if self.credits == 0 || !self.has_room() {
+        if self.credits == 0 || !self.queue.has_room() {
             return Ok(false);
         }
-        let flags = self.inline_flag(piece.bytes);
+        let flags = self.queue.inline_flag(piece.bytes);
         let mut local = piece.address;
         if flags == 0 {
-            local = control.address() + Lane(self.rank).slot_out(self.sent);
+            local = control.address() + Lane(self.queue.rank).slot_out(self.sent);
             // SAFETY: the piece as the caller says; the slot is this rank's own, free, and as long as any small piece.
             unsafe {
                 std::ptr::copy_nonoverlapping(at(piece.address).cast_const(), at(local), piece.bytes as usize)
             };
         }
-        let remote = self.remote.address + Lane(self.own).slot_in(self.sent);
+        let remote = self.remote.address + Lane(self.queue.own).slot_in(self.sent);
         let rkey = self.remote.rkey;
-        self.post(
+        self.say(
             Request { local, lkey: control.lkey(), bytes: piece.bytes, remote, rkey, flags },
-            Some(Kind::Piece),
+            Kind::Piece,
         )?;
         self.sent += 1;
         self.credits -= 1;
@@ -217,14 +103,14 @@ impl Peer {
     /// The piece is memory that nothing else uses meanwhile.
     pub(super) unsafe fn take_piece(&mut self, control: &Control, piece: Piece) -> Result<bool> {
         // What is taken must be told of, or the other rank may wait for ever.
-        if self.taken == self.arrived || (self.owed + 1 >= TELL_AT && !self.has_room()) {
+        if self.taken == self.arrived || (self.owed + 1 >= TELL_AT && !self.queue.has_room()) {
             return Ok(false);
         }
         let length = self.lengths[(self.taken % SLOTS) as usize];
         if u64::from(length) != piece.bytes {
             return Err(self.of_another_length(u64::from(length), piece.bytes));
         }
-        let slot = control.address() + Lane(self.rank).slot_in(self.taken);
+        let slot = control.address() + Lane(self.queue.rank).slot_in(self.taken);
         // SAFETY: the piece as the caller says; the completion of the write said that the slot's bytes are there, and the
         // other rank writes there again only when it knows the slot to be free.
         unsafe {
@@ -238,22 +124,30 @@ impl Peer {
         Ok(true)
     }
 
+    /// Posts `request` as a message of `kind`, which also tells of the slots that are free; its number.
+    #[inline]
+    fn say(&mut self, request: Request, kind: Kind) -> Result<u64> {
+        let number = self.queue.post(request, Some(Message { kind, credits: self.owed }))?;
+        self.owed = 0;
+        Ok(number)
+    }
+
     fn tell_credits(&mut self) -> Result<()> {
         // No byte is written; the address is one that may be.
         let (remote, rkey) = (self.remote.address, self.remote.rkey);
-        self.post(Request { local: 0, lkey: 0, bytes: 0, remote, rkey, flags: 0 }, Some(Kind::Credit))
+        self.say(Request { local: 0, lkey: 0, bytes: 0, remote, rkey, flags: 0 }, Kind::Credit).map(drop)
     }
 
     /// Asks for a large piece to be written to `address`, if it can; its number then.
     pub(super) fn advertise(&mut self, control: &Control, piece: Piece, rkey: u32) -> Result<Option<u64>> {
-        if self.advertised - self.finished == ADVERTS || !self.has_room() {
+        if self.advertised - self.finished == ADVERTS || !self.queue.has_room() {
             return Ok(None);
         }
         let advert = Advert { address: piece.address, bytes: piece.bytes, rkey };
-        let local = control.put_advert(self.rank, self.advertised, advert);
-        let remote = self.remote.address + Lane(self.own).advert_in(self.advertised);
-        let (lkey, rkey, flags) = (control.lkey(), self.remote.rkey, self.inline_flag(ADVERT_BYTES));
-        self.post(Request { local, lkey, bytes: ADVERT_BYTES, remote, rkey, flags }, Some(Kind::Advert))?;
+        let local = control.put_advert(self.queue.rank, self.advertised, advert);
+        let remote = self.remote.address + Lane(self.queue.own).advert_in(self.advertised);
+        let (lkey, rkey, flags) = (control.lkey(), self.remote.rkey, self.queue.inline_flag(ADVERT_BYTES));
+        self.say(Request { local, lkey, bytes: ADVERT_BYTES, remote, rkey, flags }, Kind::Advert)?;
         self.advertised += 1;
         Ok(Some(self.advertised))
     }
@@ -272,7 +166,7 @@ impl Peer {
         if self.begun == self.asked {
             return Ok(None);
         }
-        let advert = control.advert(self.rank, self.begun);
+        let advert = control.advert(self.queue.rank, self.begun);
         if advert.bytes != piece.bytes {
             return Err(self.of_another_length(advert.bytes, piece.bytes));
         }
@@ -289,27 +183,19 @@ impl Peer {
         advert: Advert,
         mut done: u64,
     ) -> Result<(u64, u64)> {
-        while done < piece.bytes && self.has_room() {
+        let mut number = 0;
+        while done < piece.bytes && self.queue.has_room() {
             let bytes = (piece.bytes - done).min(self.largest);
-            let kind = (done + bytes == piece.bytes).then_some(Kind::Done);
             let (local, remote, rkey) = (piece.address + done, advert.address + done, advert.rkey);
             let flags = sys::IBV_SEND_SIGNALED;
-            self.post(Request { local, lkey, bytes, remote, rkey, flags }, kind)?;
+            let request = Request { local, lkey, bytes, remote, rkey, flags };
             done += bytes;
+            number = match done == piece.bytes {
+                true => self.say(request, Kind::Done)?,
+                false => self.queue.post(request, None)?,
+            };
         }
-        Ok((done, self.posted))
-    }
-
-    /// Whether the request with this number is complete, and its memory free.
-    #[inline]
-    pub(super) fn is_complete(&self, number: u64) -> bool {
-        self.completed >= number
-    }
-
-    /// The request with this number, and all before it, are complete.
-    #[inline]
-    pub(super) fn complete(&mut self, ticket: Ticket) {
-        self.completed = ticket.number;
+        Ok((done, number))
     }
 
     /// A message has come, of `bytes`.
@@ -318,7 +204,7 @@ impl Peer {
     /// `protocol` where there can't be one of its kind; `completion`.
     #[inline]
     pub(super) fn hear(&mut self, message: Message, bytes: u32) -> Result<()> {
-        self.post_receive()?;
+        self.queue.post_receive()?;
         self.credits += message.credits;
         match message.kind {
             Kind::Piece => {
@@ -340,13 +226,14 @@ impl Peer {
 
     #[cold]
     fn unsound(&self, message: Message) -> Error {
-        let what = format!("rank {} sent {message:?} to rank {} out of turn", self.rank, self.own);
+        let what =
+            format!("rank {} sent {message:?} to rank {} out of turn", self.queue.rank, self.queue.own);
         Error::new(ErrorKind::Protocol, what)
     }
 
     #[cold]
     fn of_another_length(&self, there: u64, here: u64) -> Error {
-        let (own, rank) = (self.own, self.rank);
+        let (own, rank) = (self.queue.own, self.queue.rank);
         Error::new(
             ErrorKind::Protocol,
             format!("ranks {own} and {rank} don't agree about a piece: {here} bytes here, {there} there"),
