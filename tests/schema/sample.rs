@@ -3,14 +3,16 @@
 use linkproof_common::affinity::{BoundBy, MemoryBinding, NodePages, ThreadBinding, Unbound};
 use linkproof_common::clock::{ClockSource, ClockUse};
 use linkproof_common::contention::{Contention, Load};
+use linkproof_common::cuda::GpuName;
 use linkproof_common::environment::Host;
 use linkproof_common::error::{Error, ErrorKind};
 use linkproof_common::gid::{Gid, GidEntry, GidType, LinkLayer};
 use linkproof_common::intervals::{Interval, IntervalLatency, Intervals};
 use linkproof_common::latency::{Bucket, Latency};
 use linkproof_common::memlock::LockedMemory;
-use linkproof_common::memory::{MemoryKind, MemoryRequest};
-use linkproof_common::plan::{Plan, Role, RoundLength, Traffic, Transport};
+use linkproof_common::memory::{GpuPath, GpuUse, MemoryKind, MemoryRequest, Refusal};
+use linkproof_common::node::Distance;
+use linkproof_common::plan::{GpuPathRequest, GpuPlan, Plan, Role, RoundLength, Traffic, Transport};
 use linkproof_common::qp::{QpAttributes, Qpn};
 use linkproof_common::rate::{Rate, RateLimit};
 use linkproof_common::report::{
@@ -116,6 +118,8 @@ fn document(transport: Transport, round_length: RoundLength, rate: Rate, link: L
         kind: MemoryKind::Host,
         client_kind: Some(MemoryKind::Host),
         server_kind: Some(MemoryKind::HostHuge),
+        client_gpu: Some(gpu()),
+        server_gpu: None,
         client_bytes: Some(65536),
         server_bytes: Some(65536),
         registration: Some("ibv_reg_mr".into()),
@@ -200,6 +204,12 @@ fn plan(transport: Transport, round_length: RoundLength, rate: Rate) -> Plan {
         path_mtu_bytes: Some(4096),
         validate: true,
         memory: MemoryRequest::HostHugeIfAny,
+        gpu: Some(GpuPlan {
+            client: Some(GpuName::Ordinal(0)),
+            server: None,
+            path: GpuPathRequest::Auto,
+            allow_staged: true,
+        }),
         mr_per_qp: false,
         requirements: Requirements {
             min_bw_gbit_per_sec: Some(90.0),
@@ -316,5 +326,19 @@ fn latency_intervals() -> LatencyIntervals {
         p99_max_usec: 4.5,
         slowest_round: 0,
         slowest_at_seconds: 17.5,
+    }
+}
+
+/// GPU memory that was reached by the second way, over a device that is not the nearest.
+fn gpu() -> GpuUse {
+    GpuUse {
+        ordinal: 0,
+        name: "NVIDIA H200".into(),
+        uuid: "GPU-8a5c01d2-0000-0000-0000-000000000000".into(),
+        pci_address: "0000:3c:00.0".into(),
+        path: GpuPath::Peermem,
+        refused: vec![Refusal { path: GpuPath::Dmabuf, why: "ibv_reg_dmabuf_mr: EOPNOTSUPP (95)".into() }],
+        distance: Some(Distance::Sys),
+        nearer: vec!["mlx5_3".into()],
     }
 }

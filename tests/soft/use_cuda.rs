@@ -43,7 +43,7 @@ impl Ends {
     /// The document of a run that is right to the last byte.
     fn right(&self, options: &str) -> Value {
         let document = self.run(options).exits(0).document();
-        for result in document["results"].as_array().unwrap() {
+        for result in document["results"].as_array().expect("a result has rows") {
             assert_eq!(result["wrong_bytes"], 0, "{result}");
             assert!(result["checked_bytes"].as_u64() >= result["size_bytes"].as_u64(), "{result}");
         }
@@ -131,8 +131,8 @@ fn over_tcp_gpu_memory_is_staged() {
 /// What stands in the report of the end that failed, whichever that was.
 fn refusals(finished: &Finished) -> Vec<(String, String)> {
     let document = finished.document();
-    let facts = document["verdict"]["failures"][0]["facts"].as_array().unwrap().clone();
-    let text = |value: &Value| value.as_str().unwrap().replace(" (there)", "");
+    let facts = document["verdict"]["failures"][0]["facts"].as_array().expect("a failure has facts").clone();
+    let text = |value: &Value| value.as_str().expect("facts are texts").replace(" (there)", "");
     facts.iter().map(|fact| (text(&fact["label"]), text(&fact["value"]))).collect()
 }
 

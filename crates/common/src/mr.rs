@@ -121,8 +121,8 @@ unsafe impl<B: Buffer + Send + Sync> Send for MemoryRegion<B> {}
 unsafe impl<B: Buffer + Send + Sync> Sync for MemoryRegion<B> {}
 
 impl<B: Buffer> MemoryRegion<B> {
-    /// Registers `span` of `buffer`. The caller has asked [`LockedMemory::check`] before. Panics where the span is not
-    /// in the buffer: spans come from the layout.
+    /// Registers `span` of `buffer`, host memory. The caller has asked [`LockedMemory::check`] before. Panics where the span
+    /// is not in the buffer: spans come from the layout.
     ///
     /// # Errors
     /// [`ErrorKind::Registration`] with errno, size and the limits that matter.
@@ -131,8 +131,22 @@ impl<B: Buffer> MemoryRegion<B> {
         buffer: &Arc<B>,
         span: Span,
         access: Access,
-        mut ordering: Ordering,
+        ordering: Ordering,
+    ) -> Result<Self> {
+        Self::register_by(Registrar::Plain, pd, buffer, span, access, ordering)
+    }
+
+    /// The same for any memory, by `registrar`.
+    ///
+    /// # Errors
+    /// As for [`MemoryRegion::register`].
+    pub fn register_by(
         registrar: Registrar,
+        pd: &Arc<ProtectionDomain>,
+        buffer: &Arc<B>,
+        span: Span,
+        access: Access,
+        mut ordering: Ordering,
     ) -> Result<Self> {
         assert!(
             span.offset.checked_add(span.len).is_some_and(|end| end <= buffer.len()),

@@ -145,7 +145,7 @@ impl Wanted<'_> {
         registrar: Registrar,
     ) -> Result<Vec<MemoryRegion<B>>> {
         let register =
-            |span| MemoryRegion::register(self.pd, buffer, span, self.access, self.ordering, registrar);
+            |span| MemoryRegion::register_by(registrar, self.pd, buffer, span, self.access, self.ordering);
         self.layout.memory_regions().map(register).collect()
     }
 
@@ -154,7 +154,7 @@ impl Wanted<'_> {
         let buffer = Arc::new(HostBuffer::new(len, MemoryKind::Host)?);
         let span = crate::mr::Span { offset: 0, len };
         let (access, ordering) = (Access::RemoteWrite, Ordering::Strict);
-        MemoryRegion::register(self.pd, &buffer, span, access, ordering, Registrar::Plain)
+        MemoryRegion::register(self.pd, &buffer, span, access, ordering)
     }
 }
 
