@@ -79,6 +79,7 @@ fn full() -> Value {
         port_num: Some(1),
         gid_index: Some(3),
         pins_bytes: Some(65536),
+        gpu: Some(crate::sample::gpu()),
         failures: vec![Error::new(ErrorKind::Memlock, "x")],
     });
     document.root = Some("/tmp/tree".to_owned());

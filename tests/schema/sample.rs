@@ -330,7 +330,7 @@ fn latency_intervals() -> LatencyIntervals {
 }
 
 /// GPU memory that was reached by the second way, over a device that is not the nearest.
-fn gpu() -> GpuUse {
+pub(crate) fn gpu() -> GpuUse {
     GpuUse {
         ordinal: 0,
         name: "NVIDIA H200".into(),

@@ -237,3 +237,26 @@ fn contradictions_are_refused_with_the_way_out() {
         .exits(2)
         .says(&["one direction"]);
 }
+
+#[test]
+fn a_node_check_tries_the_registration_that_a_run_would_make() {
+    let check = |devices: &str, command: &str| {
+        let tool = Tool::new("rdma-check").env("LINKPROOF_CUDA", softgpu()).env("LINKPROOF_SOFTNIC", devices);
+        tool.args("--json --for").arg(command).run()
+    };
+    let run = |devices: &str, command: &str| check(devices, command).document()["run"].clone();
+    let good = run("", "write-bw --soft-device --use-cuda 0 node-b");
+    assert_eq!(
+        (&good["gpu"]["path"], good["failures"].as_array().map(Vec::len)),
+        (&"dmabuf".into(), Some(0))
+    );
+    let older = run("soft0 dma_buf=off", "write-lat --soft-device --memory cuda:0 node-b");
+    assert_eq!(older["gpu"]["path"], "peermem");
+    let bad = run("soft0 dma_buf=off peer_memory=off", "write-bw --soft-device --use-cuda 0 node-b");
+    assert_eq!(bad["failures"][0]["code"], "registration", "{bad:#}");
+    let tcp = run("", "write-bw --transport tcp --use-cuda 0 node-b");
+    assert_eq!(tcp["gpu"]["path"], "staged");
+    let missing = run("", "write-bw --transport tcp --use-cuda 7 node-b");
+    assert_eq!(missing["failures"][0]["code"], "gpu-not-found");
+    assert_eq!(run("", "write-bw --transport tcp --peer-memory cuda:7 node-b")["failures"][0], Value::Null);
+}

@@ -49,7 +49,13 @@ fn look(args: &Args) -> Result<Document> {
     let files = files(args)?;
     let (node, mut findings) = seen(args, &files);
     let peer = args.judgement.peer.as_deref().map(|host| Peer::ask(host, args.judgement.port)).transpose()?;
-    let run = claim.as_ref().map(|claim| claim.on(&node));
+    let run = claim.as_ref().map(|claim| {
+        let mut run = claim.on(&node);
+        if !files.is_recorded() {
+            claim.try_gpu_memory(&mut run, &files);
+        }
+        run
+    });
     if let (Some(claim), Some(run)) = (&claim, &run) {
         findings = finding::ranked(claim.findings(run, findings));
     }

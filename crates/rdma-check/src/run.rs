@@ -7,9 +7,11 @@ use linkproof_common::conduct::Ends;
 use linkproof_common::error::{Error, ErrorKind, Result};
 use linkproof_common::finding::{Code, Finding, Severity, Topic};
 use linkproof_common::gid::{self, LinkLayer};
+use linkproof_common::host::HostFiles;
+use linkproof_common::memory::GpuUse;
 use linkproof_common::node::{Node, NodeFile, RdmaDevice, RdmaPort, roce_mtu};
 use linkproof_common::plan::{BufferLayout, Plan, Role, Transport};
-use linkproof_common::session::{check_device_limits, check_path_mtu};
+use linkproof_common::session::{check_device_limits, check_path_mtu, try_gpu_memory};
 use linkproof_common::units::ByteSize;
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +42,10 @@ pub struct Run {
     /// The memory that it would pin as the client; absent where it uses no RDMA.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub pins_bytes: Option<u64>,
+    /// The GPU whose memory it would use, and how the device came to that in a trial; absent where it uses none, or it did not
+    /// come to a trial.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub gpu: Option<GpuUse>,
     /// What would stop it, the first being what the tool would say.
     pub failures: Vec<Error>,
 }
@@ -88,6 +94,7 @@ impl Claim {
             port_num: None,
             gid_index: None,
             pins_bytes: None,
+            gpu: None,
             failures: Vec::new(),
         };
         if self.uses_node() {
@@ -96,9 +103,21 @@ impl Claim {
         run
     }
 
+    /// Tries to take and register the GPU memory that it would use, on this machine; nothing of it stays.
+    pub fn try_gpu_memory(&self, run: &mut Run, files: &HostFiles) {
+        if run.failures.is_empty() {
+            match try_gpu_memory(&self.plan, Role::Client, &self.device.wish(), files) {
+                Ok(gpu) => run.gpu = gpu,
+                Err(error) => run.failures.push(error),
+            }
+        }
+    }
+
     fn look(&self, node: &Node, run: &mut Run) {
         let layout = BufferLayout::new(&self.plan, Role::Client);
-        run.pins_bytes = Some(layout.total_len());
+        // Memory of a GPU does not count against the limit of locked memory.
+        let on_host = self.plan.gpu_of(Role::Client).is_none();
+        run.pins_bytes = on_host.then(|| layout.total_len());
         let chosen = self.device(node).and_then(|device| Ok((device, self.port(node, device)?)));
         let name = match chosen {
             Err(error) => {
@@ -115,7 +134,7 @@ impl Claim {
                 device.name.clone()
             }
         };
-        if let Some(memlock) = &node.limits.memlock {
+        if let Some(memlock) = node.limits.memlock.as_ref().filter(|_| on_host) {
             run.failures.extend(memlock.check(layout.total_len(), &layout.describe(), &name).err());
         }
     }
@@ -235,11 +254,12 @@ impl Claim {
 
 impl Run {
     fn describe(&self) -> String {
-        let Some(device) = &self.device else { return "it needs no RDMA device of this node".to_owned() };
+        let gpu = self.gpu.as_ref().map_or(String::new(), |gpu| format!("; as tried, {}", gpu.describe()));
+        let Some(device) = &self.device else { return format!("it needs no RDMA device of this node{gpu}") };
         let port = self.port_num.map_or(String::new(), |port| format!(" port {port}"));
         let gid = self.gid_index.map_or(String::new(), |index| format!(", GID {index}"));
         let pins = self.pins_bytes.map_or(String::new(), |bytes| format!(", and pin {}", ByteSize(bytes)));
-        format!("it would use {device}{port}{gid}{pins}")
+        format!("it would use {device}{port}{gid}{pins}{gpu}")
     }
 }
 

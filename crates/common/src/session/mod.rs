@@ -10,9 +10,11 @@ mod preflight;
 mod rdma;
 mod tcp;
 mod threads;
+mod trial;
 
 pub use negotiate::{AgreedPlan, LocalEnd, agree, known_peer, propose};
 pub use preflight::{check_device_limits, check_local, check_path_mtu};
+pub use trial::try_gpu_memory;
 
 use std::time::Duration;
 

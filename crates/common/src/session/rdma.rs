@@ -10,7 +10,7 @@ pub(super) use perftest::{join_perftest, receive_perftest};
 use std::ops::Range;
 use std::sync::Arc;
 
-use self::registered::Registered;
+pub(super) use self::registered::Registered;
 use super::fabric::check_fabric;
 use super::negotiate::AgreedPlan;
 use super::threads::{Crew, Share};

@@ -12,7 +12,7 @@ use crate::node::Node;
 use crate::plan::{BufferLayout, Plan, Role, Traffic};
 
 /// The memory of one end.
-pub(super) struct Registered {
+pub(in crate::session) struct Registered {
     reached: Reached,
     /// Beside GPU memory: what the processors of both ends look at.
     flags: Option<MemoryRegion<HostBuffer>>,
@@ -30,7 +30,7 @@ pub(super) enum Reached {
 
 impl Registered {
     /// Registers `buffer` for `role`'s part in `plan`.
-    pub(super) fn new(
+    pub(in crate::session) fn new(
         pd: &Arc<ProtectionDomain>,
         plan: &Plan,
         buffer: EndBuffer,
@@ -104,7 +104,7 @@ impl Registered {
     }
 
     /// What this end tells of it.
-    pub(super) fn end_memory(&self) -> EndMemory {
+    pub(in crate::session) fn end_memory(&self) -> EndMemory {
         EndMemory::of(self.buffer.as_ref(), self.gpu.clone())
     }
 
