@@ -7,7 +7,9 @@ use linkproof_common::clock::ClockSource;
 use linkproof_common::environment::Host;
 use linkproof_common::error::{Error, ErrorKind, Origin};
 use linkproof_common::gid::{GidType, LinkLayer};
-use linkproof_common::plan::{RoundLength, Traffic, Transport};
+use linkproof_common::memory::GpuPath;
+use linkproof_common::node::Distance;
+use linkproof_common::plan::{GpuPathRequest, RoundLength, Traffic, Transport};
 use linkproof_common::report::{Document, Guarantee, INTERVAL_SCHEMA};
 use linkproof_common::validate::Direction;
 use linkproof_tests::schema;
@@ -192,11 +194,16 @@ fn the_other_enums_are_spelled_as_the_tools_write_them() {
         assert_eq!(of(&format!("{half}/properties/bound_by")), words);
     }
     assert_eq!(of("clock/properties/source"), written_as(&[ClockSource::Tsc, ClockSource::ClockMonotonic]));
-    use Unbound::{Asked, Inherited, NoDevice, NoNode, NotAllowed, Refused};
+    use Unbound::{Asked, Gpu, Inherited, NoDevice, NoNode, NotAllowed, Refused};
     assert_eq!(
         values_at("/$defs/unbound/enum"),
-        written_as(&[Asked, NoDevice, NoNode, NotAllowed, Inherited, Refused])
+        written_as(&[Asked, NoDevice, NoNode, NotAllowed, Inherited, Refused, Gpu])
     );
+    let distances = Distance::ALL.map(Distance::word).map(str::to_owned);
+    assert_eq!(of("gpu_use/properties/distance"), BTreeSet::from(distances));
+    use GpuPathRequest::{Auto, Dmabuf, Peermem, Staged};
+    assert_eq!(of("gpu_path_request"), written_as(&[Auto, Dmabuf, Peermem, Staged]));
+    assert_eq!(of("gpu_path"), written_as(&[GpuPath::Dmabuf, GpuPath::Peermem, GpuPath::Staged]));
     assert_eq!(of("gid/properties/type"), written_as(&[GidType::Ib, GidType::RoceV1, GidType::RoceV2]));
     assert_eq!(
         of("rdma_end/properties/link_layer"),

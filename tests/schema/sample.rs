@@ -119,7 +119,7 @@ fn document(transport: Transport, round_length: RoundLength, rate: Rate, link: L
         client_kind: Some(MemoryKind::Host),
         server_kind: Some(MemoryKind::HostHuge),
         client_gpu: Some(gpu()),
-        server_gpu: None,
+        server_gpu: Some(gpu()),
         client_bytes: Some(65536),
         server_bytes: Some(65536),
         registration: Some("ibv_reg_mr".into()),

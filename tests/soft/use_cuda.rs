@@ -1,7 +1,7 @@
 //! Runs with GPU memory: softnic's device, softgpu's GPU. What a device pointer leads to can't be reached by the processor,
 //! so that a byte that arrives has gone the way that the header names.
 
-use linkproof_tests::{Finished, Tool, free_port, softgpu};
+use linkproof_tests::{Finished, Tool, free_port, schema, softgpu};
 use serde_json::Value;
 
 /// The two ends of a run.
@@ -244,7 +244,7 @@ fn a_node_check_tries_the_registration_that_a_run_would_make() {
         let tool = Tool::new("rdma-check").env("LINKPROOF_CUDA", softgpu()).env("LINKPROOF_SOFTNIC", devices);
         tool.args("--json --for").arg(command).run()
     };
-    let run = |devices: &str, command: &str| check(devices, command).document()["run"].clone();
+    let run = |devices: &str, command: &str| schema::check(&check(devices, command).stdout)["run"].clone();
     let good = run("", "write-bw --soft-device --use-cuda 0 node-b");
     assert_eq!(
         (&good["gpu"]["path"], good["failures"].as_array().map(Vec::len)),
