@@ -19,6 +19,7 @@ mod perftest;
 mod queue_options;
 mod threads;
 mod trial;
+mod use_cuda;
 mod verbs_facts;
 
 use std::sync::atomic::{AtomicU16, Ordering};

@@ -8,7 +8,7 @@ use cuda_sys as sys;
 use crate::driver::{Driver, State};
 use crate::failure::{Failure, Result};
 use crate::ipc::Key;
-use crate::mapping::{GRANULE, Mapping, PAGE, new_file};
+use crate::mapping::{GRANULE, Mapping, PAGE, device_addresses, new_file};
 
 /// A piece of device memory: this process's own, or another's that it has opened.
 pub(crate) struct Allocation {
@@ -20,8 +20,8 @@ pub(crate) struct Allocation {
     pub(crate) sync_memops: bool,
     pub(crate) owner: Owner,
     pub(crate) file: File,
-    /// The addresses that programs know.
-    range: Mapping,
+    /// What programs know it by.
+    address: u64,
     /// Where the bytes are.
     view: Mapping,
 }
@@ -39,13 +39,12 @@ pub(crate) enum Owner {
 impl Allocation {
     /// The memory in `file`, which has whole pages for `bytes`.
     pub(crate) fn new(gpu: usize, bytes: u64, id: u64, file: File, owner: Owner) -> Result<Self> {
-        let (range, view) =
-            (Mapping::untouchable(bytes)?, Mapping::of_file(&file, bytes.next_multiple_of(PAGE))?);
-        Ok(Self { gpu, bytes, id, sync_memops: false, owner, file, range, view })
+        let view = Mapping::of_file(&file, bytes.next_multiple_of(PAGE))?;
+        Ok(Self { gpu, bytes, id, sync_memops: false, owner, file, address: device_addresses(bytes)?, view })
     }
 
     pub(crate) fn address(&self) -> u64 {
-        self.range.address().addr() as u64
+        self.address
     }
 
     /// Where the driver finds `len` bytes that begin `offset` bytes into it.

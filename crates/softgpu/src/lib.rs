@@ -1,7 +1,7 @@
 //! softgpu: a CUDA driver in host memory, behind `libcuda.so.1`'s interface.
 //!
 //! The library takes the place of the CUDA driver in a program: by `LINKPROOF_CUDA` in the tools of this project. Its
-//! GPUs have memory and no processors. Memory of a GPU is a memfd, and its address a range that nobody may touch: a
+//! GPUs have memory and no processors. Memory of a GPU is a memfd, and at its address nothing is mapped: a
 //! program, or an adapter that takes it for host memory, faults as it does with a real GPU. The driver's own copies go
 //! through a second mapping, which it shows to nobody. Another process maps the same memfd by its IPC handle.
 //!

@@ -1,7 +1,8 @@
-//! The memory itself: a file in memory, mapped where the driver alone knows, and an address range that nobody may touch.
+//! The memory itself: a file in memory, mapped where the driver alone knows, and addresses that nobody may touch.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::failure::{Failure, Result};
 
@@ -43,28 +44,6 @@ impl Mapping {
         Self::new(len, libc::PROT_READ | libc::PROT_WRITE, flags, -1)
     }
 
-    /// Addresses that stand for `len` bytes of device memory: aligned to [`GRANULE`], and a fault for whoever touches
-    /// them.
-    pub(crate) fn untouchable(len: u64) -> Result<Self> {
-        let len = len.checked_next_multiple_of(GRANULE).ok_or(Failure::OUT_OF_MEMORY)?;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        let room = len.checked_add(GRANULE).ok_or(Failure::OUT_OF_MEMORY)?;
-        let wide = core::mem::ManuallyDrop::new(Self::new(room, libc::PROT_NONE, flags, -1)?);
-        let before = wide.address.addr().next_multiple_of(GRANULE as usize) - wide.address.addr();
-        let after = GRANULE as usize - before;
-        // SAFETY: both lie in the mapping just made, before and behind the part that is kept.
-        unsafe {
-            let address = wide.address.add(before);
-            if before > 0 {
-                libc::munmap(wide.address.cast(), before);
-            }
-            if after > 0 {
-                libc::munmap(address.add(len as usize).cast(), after);
-            }
-            Ok(Self { address, len: len as usize })
-        }
-    }
-
     pub(crate) fn address(&self) -> *mut u8 {
         self.address
     }
@@ -75,6 +54,20 @@ impl Drop for Mapping {
         // SAFETY: ours, and unmapped once.
         unsafe { libc::munmap(self.address.cast(), self.len) };
     }
+}
+
+/// Where device memory begins: 16 TiB, far from where the kernel and the loader put anything.
+const FIRST_ADDRESS: u64 = 1 << 44;
+
+/// The first of the addresses that stand for `len` bytes of device memory: a fault for whoever touches them, at a whole
+/// [`GRANULE`], and no other memory's of this process, before or later.
+///
+/// Nothing is mapped there. A mapping that may not be read would do for the processor, but not for the kernel: for an adapter
+/// that only reads, it pins such pages all the same, and finds zeros.
+pub(crate) fn device_addresses(len: u64) -> Result<u64> {
+    static NEXT: AtomicU64 = AtomicU64::new(FIRST_ADDRESS);
+    let len = len.checked_next_multiple_of(GRANULE).ok_or(Failure::OUT_OF_MEMORY)?;
+    Ok(NEXT.fetch_add(len, Ordering::Relaxed))
 }
 
 /// A file of `len` zeros in memory, which can't change its length any more: whoever maps it can rely on its bytes.
@@ -99,12 +92,14 @@ mod tests {
 
     #[test]
     fn device_addresses_are_aligned_and_not_readable() {
+        let mut seen = std::collections::HashSet::new();
         for _ in 0..3 {
-            let range = Mapping::untouchable(PAGE + 1).unwrap();
-            assert_eq!((range.address.addr() as u64 % GRANULE, range.len as u64), (0, GRANULE));
+            let address = device_addresses(PAGE + 1).unwrap();
+            assert_eq!(address % GRANULE, 0);
+            assert!(seen.insert(address));
             let mut byte = 0_u8;
             let local = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
-            let there = libc::iovec { iov_base: range.address.cast(), iov_len: 1 };
+            let there = libc::iovec { iov_base: address as *mut _, iov_len: 1 };
             // SAFETY: the kernel reads, and says that it can't.
             let read = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &there, 1, 0) };
             assert_eq!((read, std::io::Error::last_os_error().raw_os_error()), (-1, Some(libc::EFAULT)));
