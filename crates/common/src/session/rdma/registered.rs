@@ -60,11 +60,9 @@ impl Registered {
 
     /// The local key for the memory of `qp`.
     pub(super) fn lkey(&self, qp: u32) -> u32 {
-        // One region has the memory of all.
-        let of = |keys: Vec<u32>| keys.get(qp as usize).or(keys.first()).copied().unwrap_or(0);
         match &self.reached {
-            Reached::Itself(regions) => of(regions.iter().map(MemoryRegion::lkey).collect()),
-            Reached::Mirror(regions, _) => of(regions.iter().map(MemoryRegion::lkey).collect()),
+            Reached::Itself(regions) => region_of(regions, qp).map_or(0, MemoryRegion::lkey),
+            Reached::Mirror(regions, _) => region_of(regions, qp).map_or(0, MemoryRegion::lkey),
         }
     }
 
@@ -117,6 +115,11 @@ impl Registered {
     pub(super) fn buffer(&self) -> &EndBuffer {
         &self.buffer
     }
+}
+
+/// The region of `qp`: one has the memory of all, or each its own.
+fn region_of<B: Buffer>(regions: &[MemoryRegion<B>], qp: u32) -> Option<&MemoryRegion<B>> {
+    regions.get(qp as usize).or(regions.first())
 }
 
 /// What a registration is to be like.
