@@ -10,12 +10,11 @@ use std::num::NonZeroUsize;
 use socket2::{Domain, Socket, Type};
 
 use self::arrivals::Arrivals;
-use super::threads::{Crew, Share};
+use super::threads::{Crew, Share, beside};
 use super::{Measure, MeasureInTurn, STEP_LIMIT, swap_ends};
 use crate::addresses::host_addresses;
 use crate::contention::Observer;
 use crate::cuda::PinnedBuffer;
-use crate::endpoint::PingPong;
 use crate::endpoint::staged::{Inbound, Outbound, StagedPingPong};
 use crate::endpoint::tcp::{
     AskAll, AskReady, Asked, FEW, InPlace, Landing, Receiver, RoundOver, Taken, TcpEndpoint, TcpPingPong,
@@ -26,7 +25,7 @@ use crate::exchange::tcp::{TcpChannel, show_address};
 use crate::exchange::{interrupted, random_token, source, while_working};
 use crate::host::HostFiles;
 use crate::memory::{Buffer, EndBuffer, EndMemory, GpuMemory, GpuPath, GpuUse};
-use crate::plan::{BufferLayout, Plan, Regions, Role, Slots};
+use crate::plan::{BufferLayout, Plan, Role, Slots};
 use crate::report::{Link, TcpEnd};
 use crate::validate::Direction;
 use crate::watch::Stop;
@@ -237,7 +236,7 @@ impl TcpSession {
                 mirror.clear();
                 let host = layout.regions(mirror.address());
                 let path = TcpPingPong::new(sockets, host, slots, stop);
-                staged_in_turn(gpu, layout, slots, measure, host, path)
+                measure.run(&mut StagedPingPong::new(gpu.context(), path, regions, host, slots.size)?)
             }
         }
     }
@@ -251,19 +250,9 @@ impl TcpSession {
     ) -> Result<R> {
         self.over.retract();
         let receivers = self.receivers(layout)?;
-        std::thread::scope(|scope| {
-            let threads: Vec<_> = receivers
-                .into_iter()
-                .map(|receiver| scope.spawn(move || observer.around(|| receiver.round(slots))))
-                .collect();
-            // Also where the body panics.
-            let over = Announced(&self.over);
-            let result = body();
-            drop(over);
-            // What an end could not put into its memory it has hung up on, which is all that the body knows.
-            let landed = threads.into_iter().try_for_each(|thread| thread.join().unwrap_or(Ok(())));
-            landed.and(result)
-        })
+        let jobs = receivers.into_iter().map(|receiver| move || receiver.round(slots));
+        // What an end could not put into its memory it has hung up on, which is all that the body knows.
+        beside(jobs, observer, || self.over.announce(), body)
     }
 
     /// As many as can run at once, at most; each has its share of the sockets.
@@ -281,28 +270,6 @@ impl TcpSession {
     fn landing(&self) -> Result<Landing> {
         let inbound = |gpu: &GpuMemory| Inbound::new(gpu.context()).map(Landing::Gpu);
         self.buffer.gpu().map_or(Ok(Landing::Host), inbound)
-    }
-}
-
-/// Runs `measure` over `path` on `host`'s memory, which is laid out as `gpu` is, and copied to and from it.
-pub(super) fn staged_in_turn<M: MeasureInTurn, P: PingPong>(
-    gpu: &GpuMemory,
-    layout: BufferLayout,
-    slots: Slots,
-    measure: M,
-    host: Regions,
-    path: P,
-) -> Result<()> {
-    let device = layout.regions(gpu.address());
-    measure.run(&mut StagedPingPong::new(gpu.context(), path, device, host, slots.size)?)
-}
-
-/// Says that the round is over when it goes.
-struct Announced<'a>(&'a RoundOver);
-
-impl Drop for Announced<'_> {
-    fn drop(&mut self) {
-        self.0.announce();
     }
 }
 

@@ -1,7 +1,9 @@
 //! The loops of a stretch: one on the calling thread, or several, each on a thread of its own.
 
 use std::ops::Range;
+use std::panic::resume_unwind;
 use std::sync::{Mutex, PoisonError};
+use std::thread::ScopedJoinHandle;
 
 use super::Measure;
 use crate::affinity::{self, Cores, ThreadCores};
@@ -63,6 +65,37 @@ impl<'a> Crew<'a> {
             }
         });
         failure.into_result()
+    }
+}
+
+/// Runs `body` beside `jobs`, each on a thread of its own that `observer` looks at; `end` tells them to leave when the body is
+/// over, also where it panics.
+///
+/// # Errors
+/// The first of a job, else the body's: a job's failure is what the body has suffered from.
+pub(super) fn beside<J: FnOnce() -> Result<()> + Send, R>(
+    jobs: impl Iterator<Item = J>,
+    observer: &Observer,
+    end: impl Fn(),
+    body: impl FnOnce() -> Result<R>,
+) -> Result<R> {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = jobs.map(|job| scope.spawn(move || observer.around(job))).collect();
+        let end = AtEnd(end);
+        let result = body();
+        drop(end);
+        let join =
+            |thread: ScopedJoinHandle<Result<()>>| thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+        threads.into_iter().try_for_each(join).and(result)
+    })
+}
+
+/// Calls it when it goes.
+struct AtEnd<F: Fn()>(F);
+
+impl<F: Fn()> Drop for AtEnd<F> {
+    fn drop(&mut self) {
+        (self.0)();
     }
 }
 

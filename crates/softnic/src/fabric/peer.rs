@@ -152,20 +152,8 @@ impl Peer {
             None => (facts.address as *mut u8, 0..facts.len, None),
             Some(other) => other.map(&facts, self.segment().header().arena_fd.load(Ordering::Relaxed)),
         };
-        Some(Region {
-            key: &entry.key,
-            rkey,
-            access: facts.access,
-            pd: facts.pd,
-            start: facts.start,
-            len: facts.len,
-            mapped,
-            base,
-            address: facts.address,
-            cross: self.other.as_ref().map(|other| CrossMemory::of(other.pid)),
-            gpu: None,
-            _mapping: mapping,
-        })
+        let cross = self.other.as_ref().map(|other| CrossMemory::of(other.pid));
+        Some(Region { mapped, base, cross, _mapping: mapping, ..facts.region(entry, rkey) })
     }
 
     /// A region on a GPU. One that this process has no way to is a region all the same, that nothing can be written to.
@@ -180,20 +168,7 @@ impl Peer {
             None => PeerMemory::own(self.segment(), rkey, facts.address),
             Some(_) => PeerMemory::open(&place, facts.len),
         };
-        Some(Region {
-            key: &entry.key,
-            rkey,
-            access: facts.access,
-            pd: facts.pd,
-            start: facts.start,
-            len: facts.len,
-            mapped: 0..0,
-            base: std::ptr::null_mut(),
-            address: facts.address,
-            cross: None,
-            gpu: gpu.ok(),
-            _mapping: None,
-        })
+        Some(Region { gpu: gpu.ok(), ..facts.region(entry, rkey) })
     }
 }
 
@@ -260,6 +235,24 @@ impl Facts {
         };
         std::sync::atomic::fence(Ordering::Acquire);
         (entry.key.load(Ordering::Relaxed) == rkey).then_some(facts)
+    }
+
+    /// The region that `entry` has under `rkey`, which this process has no way to yet.
+    fn region(&self, entry: &MrEntry, rkey: u32) -> Region {
+        Region {
+            key: &entry.key,
+            rkey,
+            access: self.access,
+            pd: self.pd,
+            start: self.start,
+            len: self.len,
+            mapped: 0..0,
+            base: std::ptr::null_mut(),
+            address: self.address,
+            cross: None,
+            gpu: None,
+            _mapping: None,
+        }
     }
 
     /// Whether there is a shared part, and it lies within the region and on pages.

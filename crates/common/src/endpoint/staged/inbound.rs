@@ -77,7 +77,7 @@ impl Inbound {
             if under_way.len() == self.stages.len() {
                 self.wait_for_one(&mut under_way, arrivals)?;
             }
-            let stage = &self.stages[number % self.stages.len()];
+            let stage = self.stage(number);
             match arrivals.receive(stage.memory.pointer(), PIECE) {
                 Received::Bytes(count) => {
                     // SAFETY: the caller vouches for what is placed; the stage's copy before has been waited for.
@@ -113,9 +113,14 @@ impl Inbound {
         stage.done.record(&self.stream)
     }
 
+    /// The stage of piece `number`.
+    fn stage(&self, number: usize) -> &Stage {
+        &self.stages[number % self.stages.len()]
+    }
+
     fn wait_for_one(&self, under_way: &mut UnderWay, arrivals: &mut impl Arrivals) -> Result<()> {
         if let Some((number, placed)) = under_way.pop_front() {
-            self.stages[number % self.stages.len()].done.wait()?;
+            self.stage(number).done.wait()?;
             arrivals.landed(placed);
         }
         Ok(())
@@ -129,11 +134,12 @@ impl Inbound {
     }
 
     fn tell_of_those_done(&self, under_way: &mut UnderWay, arrivals: &mut impl Arrivals) -> Result<()> {
-        while let Some(&(number, _)) = under_way.front() {
-            if !self.stages[number % self.stages.len()].done.has_come()? {
+        while let Some(&(number, placed)) = under_way.front() {
+            if !self.stage(number).done.has_come()? {
                 break;
             }
-            self.wait_for_one(under_way, arrivals)?;
+            under_way.pop_front();
+            arrivals.landed(placed);
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ mod writes;
 pub use inbound::{Arrivals, Inbound, Received};
 pub use outbound::{Copied, Outbound};
 pub use ping_pong::StagedPingPong;
-pub use target::{SinkRegions, StagedTarget};
+pub use target::StagedTarget;
 pub use writes::{COUNT, Counts, SourceCopies, StagedWrites};
 
 use std::sync::Arc;
@@ -26,6 +26,22 @@ pub const PIECE: usize = 512 * 1024;
 /// Pieces that may be copied at a time. Two would do if a copy began at once; where several processes share a GPU it takes
 /// turns among them, and a copy was seen to take 77 µs, in which a socket carries two pieces.
 const STAGES: usize = 8;
+
+/// A region of a GPU's memory, and of the host memory that stands for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Mirrored {
+    /// On the device.
+    pub device: u64,
+    /// On the host.
+    pub host: u64,
+}
+
+impl Mirrored {
+    /// What lies `offset` bytes into both.
+    pub fn behind(self, offset: u64) -> Self {
+        Self { device: self.device + offset, host: self.host + offset }
+    }
+}
 
 /// A piece of pinned memory, and when the GPU is done with it.
 struct Stage {

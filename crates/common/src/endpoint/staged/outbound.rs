@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::{PIECE, STAGES, Stage};
 use crate::cuda::{GpuContext, Stream};
 use crate::error::Result;
+use crate::memory::Buffer;
 
 /// Messages on their way out, in pieces: while one is sent, those after it are copied, also of messages that were posted
 /// later.
@@ -72,7 +73,7 @@ impl Outbound {
                 self.send_oldest(&mut send)?;
             }
             let piece = (len - at).min(PIECE as u64) as usize;
-            let stage = &self.stages[self.next % self.stages.len()];
+            let stage = self.stage(self.next);
             // SAFETY: the caller vouches for the device memory; the piece that had the stage before was sent.
             unsafe { self.stream.copy_to_host(stage.memory.pointer(), address + at, piece)? };
             stage.done.record(&self.stream)?;
@@ -89,10 +90,12 @@ impl Outbound {
     /// As for [`Outbound::post`].
     pub fn send_copied(&mut self, mut send: impl FnMut(Copied) -> Result<()>) -> Result<()> {
         while let Some(piece) = self.under_way.front() {
-            if !self.stages[piece.number % self.stages.len()].done.has_come()? {
+            if !self.stage(piece.number).done.has_come()? {
                 break;
             }
-            self.send_oldest(&mut send)?;
+            let copied = self.copied(piece);
+            self.under_way.pop_front();
+            send(copied)?;
         }
         Ok(())
     }
@@ -102,10 +105,20 @@ impl Outbound {
     /// # Errors
     /// As for [`Outbound::post`].
     pub fn send_oldest(&mut self, mut send: impl FnMut(Copied) -> Result<()>) -> Result<bool> {
-        let Some(Piece { number, len, qp }) = self.under_way.pop_front() else { return Ok(false) };
-        let stage = &self.stages[number % self.stages.len()];
-        stage.done.wait()?;
-        send(Copied { qp, address: stage.memory.pointer().addr() as u64, len })?;
+        let Some(piece) = self.under_way.pop_front() else { return Ok(false) };
+        self.stage(piece.number).done.wait()?;
+        send(self.copied(&piece))?;
         Ok(true)
+    }
+
+    /// The stage of piece `number`.
+    fn stage(&self, number: usize) -> &Stage {
+        &self.stages[number % self.stages.len()]
+    }
+
+    /// Where a piece is when its copy is done.
+    fn copied(&self, piece: &Piece) -> Copied {
+        let address = self.stage(piece.number).memory.address();
+        Copied { qp: piece.qp, address, len: piece.len }
     }
 }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
+use super::Mirrored;
 use crate::cuda::{GpuContext, Stream};
 use crate::endpoint::{Endpoint, Signal};
 use crate::error::Result;
@@ -21,7 +22,7 @@ pub struct StagedTarget<C> {
 struct Lane {
     incoming: *const u64,
     outgoing: *mut u64,
-    sink: SinkRegions,
+    sink: Mirrored,
     landed: u64,
     told: u64,
 }
@@ -29,15 +30,6 @@ struct Lane {
 // SAFETY: the pointers lead to flags that the session keeps, and that only the thread that has this reads and writes, besides
 // adapters.
 unsafe impl Send for Lane {}
-
-/// A queue pair's sink region.
-#[derive(Clone, Copy, Debug)]
-pub struct SinkRegions {
-    /// On the device.
-    pub device: u64,
-    /// On the host.
-    pub host: u64,
-}
 
 /// Passes in which nothing has come after which the processor is given away: on one host the peer may need it.
 const LOOKS_BEFORE_YIELD: u32 = 1000;
@@ -52,11 +44,11 @@ impl<C: Endpoint> StagedTarget<C> {
         context: &Arc<GpuContext>,
         acks: C,
         flags: impl Iterator<Item = Regions>,
-        sinks: impl Iterator<Item = SinkRegions>,
+        sinks: impl Iterator<Item = Mirrored>,
         slots: Slots,
     ) -> Result<Self> {
         context.bind()?;
-        let lane = |(flags, sink): (Regions, SinkRegions)| Lane {
+        let lane = |(flags, sink): (Regions, Mirrored)| Lane {
             incoming: flags.sink as *const u64,
             outgoing: flags.source as *mut u64,
             sink,
@@ -100,7 +92,7 @@ impl<C: Endpoint> StagedTarget<C> {
             any |= lane.landed < count;
             while lane.landed < count {
                 let offset = self.slots.offset(lane.landed % self.slots.count);
-                let (device, host) = (lane.sink.device + offset, lane.sink.host + offset);
+                let Mirrored { device, host } = lane.sink.behind(offset);
                 // SAFETY: the slot lies in both regions, which the caller of `new` keeps.
                 unsafe {
                     self.stream.copy_to_device(device, host as *const u8, self.slots.size as usize)?;

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::Mirrored;
 use crate::cuda::{GpuContext, Stream};
 use crate::endpoint::{Endpoint, Signal};
 use crate::error::Result;
@@ -65,31 +66,27 @@ impl<W: Endpoint, C: Endpoint> Endpoint for StagedWrites<W, C> {
 /// round has the same bytes, that changes nothing.
 pub struct SourceCopies {
     stream: Stream,
-    /// Where each queue pair's source region is, on the device and on the host.
-    regions: Vec<(u64, u64)>,
+    /// Each queue pair's source region.
+    regions: Vec<Mirrored>,
     slots: Slots,
 }
 
 impl SourceCopies {
-    /// Between `regions`, which the caller keeps alive longer than this: where each queue pair's source region is on the
-    /// device and on the host. For the calling thread.
+    /// Between `regions`, each queue pair's source region, which the caller keeps alive longer than this. For the calling
+    /// thread.
     ///
     /// # Errors
     /// The driver's.
-    pub fn new(context: &Arc<GpuContext>, regions: Vec<(u64, u64)>, slots: Slots) -> Result<Self> {
+    pub fn new(context: &Arc<GpuContext>, regions: Vec<Mirrored>, slots: Slots) -> Result<Self> {
         context.bind()?;
         Ok(Self { stream: Stream::new(context)?, regions, slots })
     }
 
     fn copy(&self, qp: usize, slot: u64) -> Result<()> {
-        let ((device, host), offset) = (self.regions[qp], self.slots.offset(slot));
+        let Mirrored { device, host } = self.regions[qp].behind(self.slots.offset(slot));
         // SAFETY: the slot lies in both regions, which the caller of `new` keeps.
         unsafe {
-            self.stream.copy_to_host(
-                (host + offset) as *mut u8,
-                device + offset,
-                self.slots.size as usize,
-            )?;
+            self.stream.copy_to_host(host as *mut u8, device, self.slots.size as usize)?;
         }
         self.stream.synchronize()
     }

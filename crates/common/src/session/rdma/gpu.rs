@@ -36,13 +36,13 @@ fn reach_by(path: GpuPath, wanted: &Wanted, buffer: &Arc<EndBuffer>, memory: &Gp
         GpuPath::Dmabuf => {
             // Registered memory stays; the descriptor is not needed after that.
             let exported = memory.export_dmabuf()?;
-            wanted.regions(buffer, Registrar::DmaBuf(exported.as_raw_fd())).map(Reached::Itself)
+            wanted.register(buffer, Registrar::DmaBuf(exported.as_raw_fd()))
         }
-        GpuPath::Peermem => wanted.regions(buffer, Registrar::Plain).map(Reached::Itself),
+        GpuPath::Peermem => wanted.register(buffer, Registrar::Plain),
         GpuPath::Staged => {
             let mirror = Arc::new(PinnedBuffer::new(memory.context(), memory.len() as usize)?);
             mirror.clear();
-            Ok(Reached::Mirror(wanted.regions(&mirror, Registrar::Plain)?, mirror))
+            wanted.register(&mirror, Registrar::Plain)
         }
     }
 }

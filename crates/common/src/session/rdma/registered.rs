@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::gpu;
-use crate::cuda::PinnedBuffer;
 use crate::error::Result;
 use crate::host::HostFiles;
 use crate::memory::{Buffer, EndBuffer, EndMemory, GpuPath, GpuUse, HostBuffer, MemoryKind};
@@ -20,12 +19,26 @@ pub(in crate::session) struct Registered {
     buffer: Arc<EndBuffer>,
 }
 
-/// What the adapter reads from and writes to.
-pub(super) enum Reached {
-    /// The memory itself.
-    Itself(Vec<MemoryRegion<EndBuffer>>),
-    /// Host memory that is laid out as the GPU's is, which is copied to and from it.
-    Mirror(Vec<MemoryRegion<PinnedBuffer>>, Arc<PinnedBuffer>),
+/// What the adapter reads from and writes to, whichever memory that is.
+pub(super) struct Reached {
+    /// The local and the remote key of each region.
+    keys: Vec<(u32, u32)>,
+    is_strict: bool,
+    /// Where it begins.
+    address: u64,
+    // Registered, and with its memory, as long as this is there.
+    _regions: Box<dyn Send + Sync>,
+}
+
+impl Reached {
+    fn of<B: Buffer + Send + Sync + 'static>(buffer: &B, regions: Vec<MemoryRegion<B>>) -> Self {
+        Self {
+            keys: regions.iter().map(|region| (region.lkey(), region.rkey())).collect(),
+            is_strict: regions.iter().any(|region| region.ordering() == Ordering::Strict),
+            address: buffer.address(),
+            _regions: Box::new(regions),
+        }
+    }
 }
 
 impl Registered {
@@ -44,10 +57,11 @@ impl Registered {
             layout,
             access: if plan.is_target(role) { Access::RemoteWrite } else { Access::Source },
             ordering: ordering(plan),
+            files,
         };
         let flags = plan.gpu.as_ref().map(|_| wanted.flags(plan)).transpose()?;
         let (reached, gpu) = match buffer.gpu() {
-            None => (Reached::Itself(wanted.regions(&buffer, Registrar::Plain)?), None),
+            None => (wanted.register(&buffer, Registrar::Plain)?, None),
             Some(memory) => {
                 let (reached, path, refused) = gpu::reach(&wanted, plan, &buffer, memory)?;
                 let topology = Node::of_files(files).topology;
@@ -60,39 +74,28 @@ impl Registered {
 
     /// The local key for the memory of `qp`.
     pub(super) fn lkey(&self, qp: u32) -> u32 {
-        match &self.reached {
-            Reached::Itself(regions) => region_of(regions, qp).map_or(0, MemoryRegion::lkey),
-            Reached::Mirror(regions, _) => region_of(regions, qp).map_or(0, MemoryRegion::lkey),
-        }
+        let keys = &self.reached.keys;
+        // One region has the memory of all.
+        keys.get(qp as usize).or(keys.first()).map_or(0, |(lkey, _)| *lkey)
     }
 
     /// The keys for the peer.
     pub(super) fn rkeys(&self) -> Vec<u32> {
-        match &self.reached {
-            Reached::Itself(regions) => regions.iter().map(MemoryRegion::rkey).collect(),
-            Reached::Mirror(regions, _) => regions.iter().map(MemoryRegion::rkey).collect(),
-        }
+        self.reached.keys.iter().map(|(_, rkey)| *rkey).collect()
     }
 
     /// Where what the adapter reads and writes begins.
     pub(super) fn address(&self) -> u64 {
-        match &self.reached {
-            Reached::Itself(_) => self.buffer.address(),
-            Reached::Mirror(_, mirror) => mirror.address(),
-        }
+        self.reached.address
     }
 
     /// How it was registered, in words.
     pub(super) fn describe(&self) -> String {
-        let strict = match &self.reached {
-            Reached::Itself(regions) => regions.iter().any(|region| region.ordering() == Ordering::Strict),
-            Reached::Mirror(regions, _) => regions.iter().any(|region| region.ordering() == Ordering::Strict),
-        };
         let call = match self.path() {
             Some(GpuPath::Dmabuf) => "ibv_reg_dmabuf_mr",
             _ => "ibv_reg_mr",
         };
-        let ordering = if strict { "strict ordering" } else { "relaxed ordering allowed" };
+        let ordering = if self.reached.is_strict { "strict ordering" } else { "relaxed ordering allowed" };
         format!("{call}, {ordering}")
     }
 
@@ -117,17 +120,13 @@ impl Registered {
     }
 }
 
-/// The region of `qp`: one has the memory of all, or each its own.
-fn region_of<B: Buffer>(regions: &[MemoryRegion<B>], qp: u32) -> Option<&MemoryRegion<B>> {
-    regions.get(qp as usize).or(regions.first())
-}
-
 /// What a registration is to be like.
 pub(super) struct Wanted<'a> {
     pd: &'a Arc<ProtectionDomain>,
     layout: BufferLayout,
     access: Access,
     ordering: Ordering,
+    files: &'a HostFiles,
 }
 
 impl Wanted<'_> {
@@ -138,18 +137,19 @@ impl Wanted<'_> {
 
     /// Which emulation that is, if it is one.
     pub(super) fn software(&self) -> Option<String> {
-        self.pd.context().software(&crate::host::HostFiles::this_machine())
+        self.pd.context().software(self.files)
     }
 
     /// All of `buffer`.
-    pub(super) fn regions<B: Buffer>(
+    pub(super) fn register<B: Buffer + Send + Sync + 'static>(
         &self,
         buffer: &Arc<B>,
         registrar: Registrar,
-    ) -> Result<Vec<MemoryRegion<B>>> {
+    ) -> Result<Reached> {
         let register =
             |span| MemoryRegion::register_by(registrar, self.pd, buffer, span, self.access, self.ordering);
-        self.layout.memory_regions().map(register).collect()
+        let regions = self.layout.memory_regions().map(register).collect::<Result<_>>()?;
+        Ok(Reached::of(buffer.as_ref(), regions))
     }
 
     fn flags(&self, plan: &Plan) -> Result<MemoryRegion<HostBuffer>> {

@@ -8,13 +8,13 @@ use super::{RdmaSession, Turn, releases};
 use crate::contention::Observer;
 use crate::endpoint::flagged::FlaggedPingPong;
 pub(super) use crate::endpoint::staged::COUNT;
-use crate::endpoint::staged::{Counts, SinkRegions, SourceCopies, StagedTarget, StagedWrites};
+use crate::endpoint::staged::{Counts, Mirrored, SourceCopies, StagedPingPong, StagedTarget, StagedWrites};
 use crate::endpoint::verbs::{Classic, Extended, Fetched, Inline, Posting, VerbsPingPong};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::{Buffer, GpuMemory, GpuPath};
 use crate::plan::{BufferLayout, Plan, Regions, Slots, flags_of};
-use crate::session::threads::{Crew, Share};
-use crate::session::{Measure, MeasureInTurn, tcp};
+use crate::session::threads::{Crew, Share, beside};
+use crate::session::{Measure, MeasureInTurn};
 
 impl RdmaSession {
     /// Whether the bytes of either end go through host memory.
@@ -26,6 +26,11 @@ impl RdmaSession {
     fn mirrored(&self) -> Option<&GpuMemory> {
         let staged = self.memory.path() == Some(GpuPath::Staged);
         self.memory.buffer().gpu().filter(|_| staged)
+    }
+
+    /// That memory and what stands for it, from their beginning.
+    fn mirror_of(&self, gpu: &GpuMemory) -> Mirrored {
+        Mirrored { device: gpu.address(), host: self.memory.address() }
     }
 
     /// This end's flags of `part`.
@@ -60,10 +65,7 @@ impl RdmaSession {
         crew.run(measures, |Share { thread, part, .. }| {
             let writes = self.endpoint_of::<W>(&self.paths, slots, 1, thread, part.clone());
             let source = self.mirrored().map(|gpu| {
-                let region = |qp: usize| {
-                    let offset = layout.source(qp as u32);
-                    (gpu.address() + offset, self.memory.address() + offset)
-                };
+                let region = |qp: usize| self.mirror_of(gpu).behind(layout.source(qp as u32));
                 SourceCopies::new(gpu.context(), part.clone().map(region).collect(), slots)
             });
             let counted = self.peer_path == Some(GpuPath::Staged);
@@ -100,12 +102,18 @@ impl RdmaSession {
         let Some(gpu) = self.mirrored() else { return body() };
         self.check_counts()?;
         let ground = TargetGround { session: self, gpu, slots, layout };
-        let parts = plan.parts().enumerate();
-        if self.is_extended() {
-            beside(parts, observer, body, |part, over| ground.serve::<Extended<Inline>>(part, over))
-        } else {
-            beside(parts, observer, body, |part, over| ground.serve::<Classic<Inline>>(part, over))
-        }
+        let (ground, over) = (&ground, &AtomicBool::new(false));
+        let job = |part| {
+            move || {
+                if self.is_extended() {
+                    ground.serve::<Extended<Inline>>(part, over)
+                } else {
+                    ground.serve::<Classic<Inline>>(part, over)
+                }
+            }
+        };
+        let jobs = plan.parts().enumerate().map(job);
+        beside(jobs, observer, || over.store(true, Ordering::Relaxed), body)
     }
 
     /// Runs `measure` over messages that flags tell of.
@@ -143,8 +151,8 @@ impl RdmaSession {
         match self.mirrored() {
             None => measure.run(&mut path),
             Some(gpu) => {
-                let host = layout.regions(self.memory.address());
-                tcp::staged_in_turn(gpu, layout, slots, measure, host, path)
+                let [device, host] = [gpu.address(), self.memory.address()].map(|base| layout.regions(base));
+                measure.run(&mut StagedPingPong::new(gpu.context(), path, device, host, slots.size)?)
             }
         }
     }
@@ -164,41 +172,7 @@ impl TargetGround<'_> {
         let Self { session, gpu, slots, layout } = self;
         let count = Slots::of(COUNT);
         let acks = session.endpoint_of::<C>(&session.flag_paths, count, 1, thread, part.clone());
-        let sinks = part.clone().map(|qp| {
-            let offset = layout.sink(qp as u32);
-            SinkRegions { device: gpu.address() + offset, host: session.memory.address() + offset }
-        });
+        let sinks = part.clone().map(|qp| session.mirror_of(gpu).behind(layout.sink(qp as u32)));
         StagedTarget::new(gpu.context(), acks, session.flags(part), sinks, *slots)?.round(over)
-    }
-}
-
-/// Runs `body` beside `serve` for each of `parts`, each on a thread of its own.
-fn beside<R>(
-    parts: impl Iterator<Item = (usize, Range<usize>)>,
-    observer: &Observer,
-    body: impl FnOnce() -> Result<R>,
-    serve: impl Fn((usize, Range<usize>), &AtomicBool) -> Result<()> + Sync,
-) -> Result<R> {
-    let over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let start = |part| {
-            let (over, serve) = (&over, &serve);
-            scope.spawn(move || observer.around(|| serve(part, over)))
-        };
-        let threads: Vec<_> = parts.map(start).collect();
-        let over = Over(&over);
-        let result = body();
-        drop(over);
-        let landed = threads.into_iter().try_for_each(|thread| thread.join().unwrap_or(Ok(())));
-        landed.and(result)
-    })
-}
-
-/// Says that the round is over when it goes, also where the body panics.
-struct Over<'a>(&'a AtomicBool);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }
