@@ -43,6 +43,19 @@ fn a_rank_killed_in_a_collective_ends_the_others_by_name() {
     }
 }
 
+/// A process that neither goes on nor ends: no connection says that it is gone. NCCL's own watch knows of it, from 2.24 on.
+#[test]
+fn a_rank_that_stands_still_ends_the_others_by_the_deadline() {
+    if !has_gpu("a_rank_that_stands_still_ends_the_others_by_the_deadline") {
+        return;
+    }
+    let ranks = Start::new(2, &format!("{LONG} -T 8")).start();
+    ranks.wait_for_log(1, "Channel");
+    std::thread::sleep(SOON / 4);
+    ranks.rank(1).signal(Signal::SIGSTOP);
+    ranks.finish_first().exits(4).says(&["within 8 s", "NCCL's RAS at localhost:28028"]);
+}
+
 #[test]
 fn an_interface_that_is_not_there_is_named() {
     if !has_gpu("an_interface_that_is_not_there_is_named") {

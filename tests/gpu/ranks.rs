@@ -67,6 +67,11 @@ impl Ranks {
         self.0.into_iter().map(|rank| rank.finish_within(LIMIT)).collect()
     }
 
+    /// Waits for rank 0; the others are ended.
+    pub(crate) fn finish_first(mut self) -> Finished {
+        self.0.swap_remove(0).finish_within(LIMIT)
+    }
+
     /// One of them.
     pub(crate) fn rank(&self, rank: usize) -> &Running {
         &self.0[rank]

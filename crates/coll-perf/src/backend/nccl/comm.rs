@@ -10,6 +10,7 @@ use linkproof_common::units::show_duration;
 use nccl_sys as sys;
 
 use super::library::Library;
+use super::ras;
 use crate::collective::{Call, Kind};
 use crate::dtype::DataType;
 use crate::group::{Alarm, Group};
@@ -110,7 +111,7 @@ impl Comm {
             alarm.check()?;
             if Instant::now() >= deadline {
                 let what = format!("NCCL has not brought the ranks together within {}", show_duration(limit));
-                return Err(Error::new(ErrorKind::PeerTimeout, what).hint(
+                return Err(ras::asked_about(Error::new(ErrorKind::PeerTimeout, what)).hint(
                     "see that it uses an interface that reaches the others: NCCL_SOCKET_IFNAME, NCCL_IB_HCA",
                 ));
             }

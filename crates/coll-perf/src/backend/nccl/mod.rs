@@ -7,6 +7,7 @@ mod gpus;
 mod library;
 pub mod log;
 mod memory;
+mod ras;
 mod timed;
 mod witness;
 

@@ -7,7 +7,7 @@ use linkproof_common::cuda::{Event, Graph};
 use linkproof_common::error::Result;
 
 use super::comm::Buffers;
-use super::{Memory, Nccl, Ready, Reserved};
+use super::{Memory, Nccl, Ready, Reserved, ras};
 use crate::backend::{Pacing, Stretch};
 use crate::measure::{IterationLog, dawdle, now_ns};
 
@@ -181,6 +181,6 @@ impl Nccl {
                 }
                 Ok(())
             })
-            .map_err(|error| error.fact("rank", self.rank).fact("gpu", self.gpu.describe()))
+            .map_err(|error| ras::asked_about(error.fact("rank", self.rank).fact("gpu", self.gpu.describe())))
     }
 }
