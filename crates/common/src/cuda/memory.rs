@@ -82,7 +82,11 @@ impl DeviceBuffer {
         let result = unsafe {
             (driver.table().cuMemcpyHtoD_v2)(self.pointer + offset, bytes.as_ptr().cast(), bytes.len())
         };
-        driver.check(result, "cuMemcpyHtoD")
+        driver.check(result, "cuMemcpyHtoD")?;
+        // A short copy from pageable memory may return when the bytes are on their way.
+        // SAFETY: the default stream is always there.
+        let result = unsafe { (driver.table().cuStreamSynchronize)(core::ptr::null_mut()) };
+        driver.check(result, "cuStreamSynchronize")
     }
 
     /// Copies from `offset` into `bytes`, and waits. Panics where they don't fit.

@@ -74,7 +74,19 @@ impl GpuMemory {
         let memory = Self { gpu, pointer };
         // SAFETY: as above.
         gpu.call("cuMemsetD8", |cuda| unsafe { (cuda.cuMemsetD8_v2)(pointer, 0, len) })?;
+        memory.set_sync_memops()?;
         Ok(memory)
+    }
+
+    /// Copies are done when their calls return: otherwise short ones are only begun then, and a device that reads the memory
+    /// may be faster.
+    fn set_sync_memops(&self) -> Result<(), Obstacle> {
+        let on = 1_u32;
+        // SAFETY: the attribute is a number of that width, read during the call.
+        self.gpu.call("cuPointerSetAttribute", |cuda| unsafe {
+            let which = sys::CU_POINTER_ATTRIBUTE_SYNC_MEMOPS;
+            (cuda.cuPointerSetAttribute)((&raw const on).cast(), which, self.pointer)
+        })
     }
 
     /// Its address.
