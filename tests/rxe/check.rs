@@ -5,7 +5,7 @@ use linkproof_tests::lab::{Lab, Outcome, User, Vm};
 use linkproof_tests::schema;
 use serde_json::Value;
 
-use crate::faults::{Fault, fault};
+use crate::faults::{Fault, fault, run_under};
 use crate::{port, server_in_a};
 
 /// Nobody, with room for whatever a test measures.
@@ -162,8 +162,8 @@ const CASES: &[Case] = &[
 fn faults_are_diagnosed_with_the_right_cause_first() {
     let Some(lab) = Lab::get("faults_are_diagnosed_with_the_right_cause_first") else { return };
     for case in CASES {
-        let _fault = Fault::set_up(lab, case.vm, case.script);
-        let outcome = look(lab, case.user, case.command).expect_status(case.status);
+        let outcome =
+            run_under(lab, case.vm, case.script, case.user, case.command).expect_status(case.status);
         let found = troubles(&schema::check(&outcome.stdout));
         assert_eq!(found.first().map(String::as_str), Some(case.code), "{}", outcome.show());
     }
@@ -194,7 +194,6 @@ fn both_ends_are_set_side_by_side() {
     let findings = document["findings"].as_array().expect("a list");
     let fits = findings.iter().find(|finding| finding["code"] == "peer-fits").expect("the ends fit");
     assert_eq!(fits["on"], serde_json::json!(["b rxe0 port 1", "a rxe0 port 1"]));
-    let _fault = Fault::set_up(lab, Vm::B, fault!("larger-mtu"));
-    let outcome = look(lab, User::Root, &program).expect_status(1);
+    let outcome = run_under(lab, Vm::B, fault!("larger-mtu"), User::Root, &program).expect_status(1);
     assert_eq!(troubles(&schema::check(&outcome.stdout)), ["peer-mtu-differs"], "{}", outcome.show());
 }

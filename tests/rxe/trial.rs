@@ -6,7 +6,7 @@ use linkproof_tests::lab::{Lab, Outcome, User, Vm};
 use linkproof_tests::schema;
 use serde_json::Value;
 
-use crate::faults::{Fault, fault};
+use crate::faults::{fault, run_under};
 use crate::{port, server_in_a};
 
 /// A report, how its cause is set up, and how a user meets it in `b`.
@@ -105,7 +105,7 @@ const REPORTS: &[Report] = &[
         reported_in: "linux-rdma/perftest#214",
         script: fault!("flapping"),
         vm: Vm::A,
-        command: "write-bw -D 8 --rounds 1 --warmup 0",
+        command: "write-bw -D 5 --rounds 1 --warmup 0",
         status: 0,
         named: &["counters-moved"],
         remedy: "--interval",
@@ -128,12 +128,11 @@ fn said(document: &Value) -> (String, String) {
 fn meet(lab: &Lab, report: &Report) -> Outcome {
     let port = port();
     let _server = report.server.map(|options| server_in_a(lab, &port, options));
-    let _fault = Fault::set_up(lab, report.vm, report.script);
     let mut program: Vec<&str> = report.command.split(' ').chain(["--json"]).collect();
     if program[0] != "rdma-check" {
         program.extend(["-p", &port, "a"]);
     }
-    lab.start(Vm::B, report.user, &program).finish()
+    run_under(lab, report.vm, report.script, report.user, &program)
 }
 
 #[test]
@@ -168,7 +167,7 @@ fn another_adapter_is_not_taken_and_the_connection_manager_is_refused() {
 fn a_path_that_is_gone_for_a_while_shows_in_its_intervals() {
     let Some(lab) = Lab::get("a_path_that_is_gone_for_a_while_shows_in_its_intervals") else { return };
     // A short queue: that a full one completes in one interval or the next is no news.
-    let command = "write-bw -D 8 --rounds 1 --warmup 0 --interval 500ms -s 4K -t 8";
+    let command = "write-bw -D 5 --rounds 1 --warmup 0 --interval 500ms -s 4K -t 8";
     let outcome = meet(lab, &Report { script: fault!("flapping"), vm: Vm::A, command, ..REPORT });
     let document = schema::parse(&outcome.stdout);
     let warnings = document["warnings"].as_array().expect("a list");
