@@ -6,17 +6,16 @@ use serde_json::Value;
 
 use crate::port;
 
-/// Waits until somebody listens there, without connecting, which perftest would take for its client.
-const LISTENS: &str = "until ss -Hltn sport = :$0 | grep -q .; do sleep 0.1; done";
+/// Runs the arguments when somebody listens at the port, which is the first. It does not connect, which perftest would take for
+/// its client.
+const ONCE_SERVED: &str = r#"until ss -Hltn sport = :$0 | grep -q .; do sleep 0.1; done; exec "$@""#;
 
 fn words<'a>(program: &[&'a str], options: &'a str) -> Vec<&'a str> {
     program.iter().copied().chain(options.split_whitespace()).collect()
 }
 
 fn perftests_server(lab: &Lab, program: &str, port: &str, options: &str) -> Running {
-    let server = lab.start(Vm::A, User::Root, &words(&[program, "-d", "rxe0", "-F", "-p", port], options));
-    lab.run(Vm::A, &["sh", "-ec", LISTENS, port]).expect_status(0);
-    server
+    lab.start(Vm::A, User::Root, &words(&[program, "-d", "rxe0", "-F", "-p", port], options))
 }
 
 fn perftests_client(lab: &Lab, program: &str, port: &str, options: &str) -> Outcome {
@@ -24,7 +23,8 @@ fn perftests_client(lab: &Lab, program: &str, port: &str, options: &str) -> Outc
 }
 
 fn our_client(lab: &Lab, tool: &str, port: &str, options: &str) -> Outcome {
-    lab.run(Vm::A, &words(&[tool, "-d", "rxe0", "--json", "-p", port, "10.77.0.1"], options))
+    let program = ["sh", "-ec", ONCE_SERVED, port, tool, "-d", "rxe0", "--json", "-p", port, "10.77.0.1"];
+    lab.run(Vm::A, &words(&program, options))
 }
 
 fn our_server(lab: &Lab, tool: &str, port: &str, options: &str) -> Running {
