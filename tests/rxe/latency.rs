@@ -105,8 +105,8 @@ fn every_size_with_a_histogram() {
     let port = port();
     // Both ends in one VM: between two a round trip of 8 MiB takes the better part of a second.
     let _server = server_in_a(lab, &port);
-    let program =
-        ["write-lat", "-d", "rxe0", "-p", &port, "10.77.0.1", "-a", "-n", "4", "--rounds", "1", "-H"];
+    let options = ["-a", "-n", "2", "--rounds", "1", "--warmup", "0", "-H"];
+    let program = [&["write-lat", "-d", "rxe0", "-p", &port, "10.77.0.1"][..], &options].concat();
     let outcome = lab.run(Vm::A, &program).expect_status(0);
     outcome.expect_stdout(&[
         "t_min[usec]  t_max[usec]  t_typical[usec]",

@@ -108,7 +108,8 @@ fn huge_pages_are_used_where_there_are_some_and_refused_with_the_counts_where_no
     };
     let port = port();
     let _server = server_in_a(lab, &port, &[]);
-    let options = ["--hugepages", "-q", "3", "-s", "64,1M", "-n", "5", "--validate"];
+    let options =
+        ["--hugepages", "-q", "3", "-s", "64,1M", "-n", "2", "--rounds", "1", "--warmup", "0", "--validate"];
     client_in_b(lab, &port, &options).expect_status(3).expect_stderr(&[
         "--hugepages needs 2 pages of 2 MiB and 0 can be had",
         "0 in all, 0 free",

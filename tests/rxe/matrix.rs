@@ -9,7 +9,8 @@ use crate::{port, server_in_a};
 
 /// A client in `b` against `host`, whose document is valid.
 fn measure(lab: &Lab, user: User, port: &str, host: &str, options: &[&str]) -> (Outcome, Value) {
-    let mut program = vec!["write-bw", "-d", "rxe0", "-p", port, "-n", "3", "--rounds", "1", "--json", host];
+    let mut program = vec!["write-bw", "-d", "rxe0", "-p", port, "--json", host];
+    program.extend(["-n", "3", "--rounds", "1", "--warmup", "0"]);
     program.extend(options);
     let outcome = lab.start(Vm::B, user, &program).finish();
     let document = schema::parse(&outcome.stdout);
@@ -68,11 +69,11 @@ fn the_locked_memory_limit_decides_for_a_user_and_not_for_root() {
         let run = schema::check(&outcome.expect_status(if fits { 0 } else { 3 }).stdout)["run"].clone();
         assert_eq!(run["failures"][0]["code"], *code(&document), "{limit} {size}");
     }
-    for (limit, size, _) in rows {
+    let as_root = rows.map(|(limit, size, _)| {
         let kib = limit.parse::<u64>().expect("a number") >> 10;
-        let as_root = format!("ulimit -l {kib}; exec write-bw -d rxe0 -p {port} -n 3 --rounds 1 -s {size} a");
-        lab.run(Vm::B, &["sh", "-c", &as_root]).expect_status(0);
-    }
+        format!("(ulimit -l {kib}; write-bw -d rxe0 -p {port} -n 3 --rounds 1 --warmup 0 -s {size} a); ")
+    });
+    lab.run(Vm::B, &["sh", "-exc", &as_root.concat()]).expect_status(0);
 }
 
 #[test]
@@ -97,9 +98,14 @@ fn mtu(lab: &Lab, vm: Vm, mtu: u32) -> Change<'_> {
     Change::make(lab, vm, &format!("ip link set eth1 mtu {mtu}"), MTU_BACK)
 }
 
-fn active_mtu(lab: &Lab) -> Value {
-    let look = lab.run(Vm::B, &["rdma-check", "--json"]).expect_status(0);
-    schema::check(&look.stdout)["node"]["devices"][0]["ports"][0]["active_mtu_bytes"].clone()
+/// What `rdma-check` says in `b` with that MTU, which stays: each connection to a VM takes its time.
+fn look_with_mtu(lab: &Lab, mtu: u32) -> Value {
+    let script = format!("ip link set eth1 mtu {mtu}; exec rdma-check --json");
+    schema::check(&lab.run(Vm::B, &["sh", "-ec", &script]).stdout)
+}
+
+fn active_mtu(look: &Value) -> &Value {
+    &look["node"]["devices"][0]["ports"][0]["active_mtu_bytes"]
 }
 
 #[test]
@@ -107,15 +113,13 @@ fn each_ethernet_mtu_yields_its_active_mtu_and_the_smaller_end_decides() {
     let Some(lab) = Lab::get("each_ethernet_mtu_yields_its_active_mtu_and_the_smaller_end_decides") else {
         return;
     };
-    assert_eq!(active_mtu(lab), json!(1024));
     let port = port();
     let _server = server_in_a(lab, &port, &[]);
-    for (ethernet, active) in [(4200, 4096), (9000, 4096)] {
-        let _of_b = mtu(lab, Vm::B, ethernet);
-        assert_eq!(active_mtu(lab), json!(active), "{ethernet}");
+    let _of_b = mtu(lab, Vm::B, 1500);
+    for (ethernet, active) in [(1500, 1024), (9000, 4096), (4200, 4096)] {
+        assert_eq!(*active_mtu(&look_with_mtu(lab, ethernet)), json!(active), "{ethernet}");
     }
     // The ends differ: the path has what both can.
-    let _of_b = mtu(lab, Vm::B, 4200);
     let (outcome, document) = measure(lab, User::Root, &port, "a", &["--validate"]);
     assert_eq!(
         (outcome.status, &document["link"]["path_mtu_bytes"]),
@@ -135,9 +139,8 @@ fn each_ethernet_mtu_yields_its_active_mtu_and_the_smaller_end_decides() {
     );
 }
 
-/// The severities and words of what is found of MTUs in `b`.
-fn found_of_mtu(lab: &Lab, program: &[&str], code: &str) -> Option<String> {
-    let document = schema::check(&lab.run(Vm::B, program).stdout);
+/// The words of a finding.
+fn found(document: &Value, code: &str) -> Option<String> {
     let findings = document["findings"].as_array().expect("a list").iter();
     let finding = findings.into_iter().find(|finding| finding["code"] == code)?;
     Some(finding["seen"].as_str().expect("words").to_owned())
@@ -146,27 +149,28 @@ fn found_of_mtu(lab: &Lab, program: &[&str], code: &str) -> Option<String> {
 #[test]
 fn what_an_ethernet_mtu_makes_of_the_ports_is_found_and_told() {
     let Some(lab) = Lab::get("what_an_ethernet_mtu_makes_of_the_ports_is_found_and_told") else { return };
-    let look = ["rdma-check", "--json"];
+    let _of_b = mtu(lab, Vm::B, 1500);
     // 4096 bytes and 96 of headers; what is left of 9000 can't be used.
     for (ethernet, active) in
         [(1500, Some(1024)), (2200, Some(2048)), (4191, Some(2048)), (4192, None), (9000, None)]
     {
-        let _of_b = mtu(lab, Vm::B, ethernet);
-        let seen = found_of_mtu(lab, &look, "mtu-small");
+        let document = look_with_mtu(lab, ethernet);
+        let seen = found(&document, "mtu-small");
         let words =
             active.map(|active| format!("the interface's MTU is {ethernet}, so the port's is {active}"));
         assert_eq!(seen.is_some(), words.is_some(), "{ethernet}: {seen:?}");
         assert!(seen.unwrap_or_default().contains(&words.unwrap_or_default()), "{ethernet}");
-        assert_eq!(found_of_mtu(lab, &look, "mtu-stale"), None, "{ethernet}");
+        assert_eq!(found(&document, "mtu-stale"), None, "{ethernet}");
     }
     let port = port();
     let _server = server_in_a(lab, &port, &[]);
+    // What was tried last stands: 9000.
     let peer = ["rdma-check", "--peer", "a", "-p", &port, "--json"];
-    let _of_b = mtu(lab, Vm::B, 9000);
-    let seen = found_of_mtu(lab, &peer, "peer-mtu-differs").expect("the ends differ");
+    let with_peer = || schema::check(&lab.run(Vm::B, &peer).stdout);
+    let seen = found(&with_peer(), "peer-mtu-differs").expect("the ends differ");
     assert_eq!(seen, "the active MTU is 4096 on b and 1024 on a");
     let _of_a = mtu(lab, Vm::A, 9000);
-    assert_eq!(found_of_mtu(lab, &peer, "peer-mtu-differs"), None);
+    assert_eq!(found(&with_peer(), "peer-mtu-differs"), None);
     let (outcome, document) = measure(lab, User::Root, &port, "a", &["-s", "64K", "--validate"]);
     assert_eq!(
         (outcome.status, &document["link"]["path_mtu_bytes"]),

@@ -46,7 +46,8 @@ fn all_sizes_from_2_bytes_to_8_mib() {
     let Some(lab) = Lab::get("all_sizes_from_2_bytes_to_8_mib") else { return };
     let port = port();
     let _server = server_in_a(lab, &port, &[]);
-    let outcome = client_in_b(lab, &port, &["-a", "-n", "2", "--rounds", "1", "--validate"]).expect_status(0);
+    let options = ["-a", "-n", "2", "--rounds", "1", "--warmup", "0", "--validate"];
+    let outcome = client_in_b(lab, &port, &options).expect_status(0);
     let sizes: Vec<u64> = rows(&outcome).iter().map(|row| row[0].parse().unwrap()).collect();
     assert_eq!(sizes, (1..=23).map(|power| 1 << power).collect::<Vec<u64>>(), "{}", outcome.show());
 }
