@@ -133,6 +133,18 @@ fn latency_is_measured_on_both_ends() {
     server.serves_ours(2, "write-lat");
 }
 
+#[test]
+fn latency_is_measured_for_a_time_on_both_ends() {
+    let name = "latency_is_measured_for_a_time_on_both_ends";
+    let options = "--peer-protocol perftest -D 2";
+    let Some(server) = Server::serve(name, "write-lat", "ib_write_lat", options) else { return };
+    let (client, document) = server.measure(1, "ib_write_lat", "-D 2");
+    client.exits(0);
+    let [ours, theirs] = [row(&document)["t_avg_usec"].as_f64().expect("an average"), number(&client, 2)];
+    assert!((theirs / ours - 1.0).abs() < 0.25, "{theirs} there and {ours} here");
+    server.serves_ours(2, "write-lat");
+}
+
 /// Waits until a process has taken more than a second of a processor.
 fn wait_until_busy(pid: u32) {
     let end = Instant::now() + SOON;

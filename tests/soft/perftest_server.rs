@@ -185,6 +185,27 @@ fn latency_is_measured_against_its_server() {
     }
 }
 
+/// Both stop by their own clocks. The averages are of the same round trips, give or take what the ends begin and stop apart.
+#[test]
+fn latency_is_measured_for_a_time_against_its_server() {
+    let name = "latency_is_measured_for_a_time_against_its_server";
+    let Some(perftest) = Perftest::serve(name, "ib_write_lat", "-D 2") else { return };
+    let (document, server) = perftest.measure("-D 2");
+    let row = &document["results"][0];
+    let [ours, theirs] = [row["t_avg_usec"].as_f64().expect("an average"), number(&server, 2)];
+    assert!((theirs / ours - 1.0).abs() < 0.25, "{theirs} there and {ours} here");
+    assert!(document["rounds"][0]["elapsed_ns"].as_u64() >= Some(1_500_000_000), "{}", document["rounds"][0]);
+}
+
+#[test]
+fn a_latency_test_of_another_time_is_told() {
+    let name = "a_latency_test_of_another_time_is_told";
+    let Some(perftest) = Perftest::serve(name, "ib_write_lat", "-D 1") else { return };
+    let client = perftest.client("-D 3");
+    client.exits(4);
+    client.says(&["perftest has left ", "and this end would measure for 3.00 s", "give the same -D"]);
+}
+
 #[test]
 fn a_latency_test_of_another_length_is_told() {
     let name = "a_latency_test_of_another_length_is_told";

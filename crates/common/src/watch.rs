@@ -49,6 +49,9 @@ pub enum Until {
     Done,
     /// So much time.
     Time(Duration),
+    /// The peer has left, which it does by a clock of its own, and after so much time at most. The loop abandons then what it
+    /// waits for.
+    PeersLeave(Duration),
     /// The peer says that it has ended its part.
     PeersEnd,
 }
@@ -113,7 +116,7 @@ impl<'a, 's> Watcher<'a, 's> {
             stop,
             until,
             end: match until {
-                Until::Time(duration) => Some(now + duration),
+                Until::Time(duration) | Until::PeersLeave(duration) => Some(now + duration),
                 Until::Done | Until::PeersEnd => None,
             },
             outcome: Watched::default(),
@@ -151,13 +154,15 @@ impl<'a, 's> Watcher<'a, 's> {
     fn look_around(&mut self, now: Instant) {
         self.sample(now);
         if self.end.is_some_and(|end| now >= end) {
-            self.stop.finish();
-            self.end = None;
+            self.end_of_time();
         }
         // Heard here: the steps that end the run in good order must not find the wish again.
         if interrupt::take() {
             self.outcome.interrupted = true;
-            self.stop.finish();
+            match self.until {
+                Until::PeersLeave(_) => self.stop.abandon(),
+                _ => self.stop.finish(),
+            }
         }
         let completed = self.stop.completed();
         if completed != self.last_progress.0 {
@@ -173,6 +178,14 @@ impl<'a, 's> Watcher<'a, 's> {
         }
         if !self.peer_is_done && now - self.last_heard > PEER_SILENCE_LIMIT {
             self.fail(silence(PEER_SILENCE_LIMIT));
+        }
+    }
+
+    fn end_of_time(&mut self) {
+        self.end = None;
+        match self.until {
+            Until::PeersLeave(limit) => self.fail(still_there(limit)),
+            _ => self.stop.finish(),
         }
     }
 
@@ -216,8 +229,10 @@ impl<'a, 's> Watcher<'a, 's> {
             early => {
                 // A peer that has gone on to the next step says nothing until this end follows.
                 self.peer_is_done = true;
-                if self.until == Until::PeersEnd {
-                    self.stop.finish();
+                match self.until {
+                    Until::PeersEnd => self.stop.finish(),
+                    Until::PeersLeave(_) => self.stop.abandon(),
+                    Until::Done | Until::Time(_) => {}
                 }
                 self.outcome.early.push(early);
             }
@@ -234,6 +249,16 @@ fn standstill() -> Error {
         ErrorKind::Stalled,
         format!("no write has completed for {} s, and none has failed", STALL_LIMIT.as_secs()),
     )
+}
+
+/// Of our own tools none leaves without a word.
+fn still_there(limit: Duration) -> Error {
+    let seconds = limit.as_secs_f64();
+    Error::new(
+        ErrorKind::PerftestPeer,
+        format!("perftest has not ended its test by time within {seconds:.1} s"),
+    )
+    .hint("give the same -D on both ends")
 }
 
 /// The peer's process may live, but it does not speak.

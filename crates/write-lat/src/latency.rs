@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use linkproof_common::clock::{Clock, ClockUse, FineClock};
 use linkproof_common::conduct::{Performed, Stage, Tool};
@@ -17,10 +18,14 @@ use linkproof_common::report::Round;
 use linkproof_common::session::MeasureInTurn;
 use linkproof_common::watch::{Stop, Until, Watched};
 
-use crate::pingpong::{NoLook, follow, lead, ping, pong};
+use crate::pingpong::{NoLook, by_time, follow, lead, ping, pong};
 
 /// Samples that a round keeps one by one: 128 MiB of them. Longer rounds go by time, and into a histogram.
 pub(crate) const MAX_RAW_SAMPLES: u64 = 16 << 20;
+
+/// How much longer than this end a perftest may take that was told the same time: it begins a second later, and works its figures
+/// out before it leaves.
+const COMPANY_LIMIT: Duration = Duration::from_secs(15);
 
 /// The tool.
 pub(crate) struct WriteLat {
@@ -103,6 +108,8 @@ struct Ping<'a, 'b, S> {
     limit: u64,
     /// Which end this is, where the other one is a perftest: its server begins, and both take the time.
     perftest: Option<Role>,
+    /// How long the round takes, where it goes by time.
+    time_ns: Option<u64>,
     stop: &'a Stop,
     samples: &'a mut S,
     answered: &'a mut u64,
@@ -121,8 +128,12 @@ impl<S: Samples> MeasureInTurn for Ping<'_, '_, S> {
 
 impl<S: Samples> Ping<'_, '_, S> {
     fn with_clock<P: PingPong, C: Clock>(self, path: &mut P, clock: &C) -> Result<()> {
-        let begin = clock.now_ns();
         let Self { limit, stop, samples, look, .. } = self;
+        if let (Some(role), Some(time_ns)) = (self.perftest, self.time_ns) {
+            (*self.answered, *self.elapsed_ns) = by_time((role, time_ns), path, clock, stop, samples)?;
+            return Ok(());
+        }
+        let begin = clock.now_ns();
         *self.answered = match look {
             _ if self.perftest == Some(Role::Client) => follow(path, limit, clock, stop, samples),
             _ if self.perftest == Some(Role::Server) => lead(path, limit, clock, stop, samples),
@@ -160,8 +171,10 @@ impl WriteLat {
         latencies: Option<Reader>,
         raw: fn(&S) -> &[u64],
     ) -> Result<Performed> {
-        let until = match (stage.stretch.round, stage.plan().round_duration()) {
-            (Some(_), Some(duration)) => Until::Time(duration),
+        let duration = stage.plan().round_duration().filter(|_| stage.stretch.round.is_some());
+        let until = match duration {
+            Some(duration) if stage.session.with_perftest() => Until::PeersLeave(duration + COMPANY_LIMIT),
+            Some(duration) => Until::Time(duration),
             _ => Until::Done,
         };
         let stop = Stop::new();
@@ -171,6 +184,7 @@ impl WriteLat {
             clock: self.clock.get_or_insert_with(|| FineClock::best(&HostFiles::this_machine())).0,
             limit,
             perftest: stage.session.with_perftest().then(|| stage.session.role()),
+            time_ns: duration.map(|duration| duration.as_nanos() as u64),
             stop: &stop,
             samples: &mut samples,
             answered: &mut answered,

@@ -22,8 +22,9 @@
 use linkproof_common::clock::Clock;
 use linkproof_common::endpoint::PingPong;
 use linkproof_common::error::Result;
-use linkproof_common::latency::Samples;
+use linkproof_common::latency::{Latency, Samples};
 use linkproof_common::memory::{Buffer, Inspector};
+use linkproof_common::plan::Role;
 use linkproof_common::watch::Stop;
 
 /// What an end does with each message besides seeing it. Chosen before the loop, which is compiled for each.
@@ -98,6 +99,22 @@ pub(crate) fn ping<P: PingPong, C: Clock, S: Samples, L: Look>(
     Ok(answered)
 }
 
+/// Answers a peer that measures longer than this end, after `answered` round trips, until `stop` says that it has left. A write
+/// that fails here is how its leave looks from the adapter.
+fn keep_company<P: PingPong>(path: &mut P, mut answered: u64, stop: &Stop) {
+    while !stop.must_abandon() && path.send(answered + 1).is_ok() {
+        loop {
+            match path.arrived(answered + 1) {
+                Ok(true) => break,
+                Ok(false) if !stop.must_abandon() => {}
+                _ => return,
+            }
+        }
+        answered += 1;
+        stop.note_completed(answered);
+    }
+}
+
 /// The same where the peer's first message comes before this end's, as perftest's server has it: each ping of this end is
 /// the answer to the peer's last, and its own answer is the peer's next. The last ping is not answered, so that there is a
 /// sample fewer than messages. Gives how many messages were sent.
@@ -145,6 +162,58 @@ pub(crate) fn lead<P: PingPong, C: Clock, S: Samples>(
     }
     let mut path = Shifted { path, sent: 1, answered: 1 };
     Ok(1 + ping(&mut path, limit.saturating_sub(1), clock, stop, samples, &mut NoLook)?)
+}
+
+/// As [`follow`] and [`lead`], whichever `role` has, but by time: no message is the last. Each end has a clock of its own, and
+/// an end whose time is not over yet waits for the other's answers. This end's time is `time_ns` from the first message of the
+/// other, which may take a second until it begins. Gives how many round trips were recorded, and how long they took.
+///
+/// # Errors
+/// As [`ping`].
+pub(crate) fn by_time<P: PingPong, C: Clock, S: Samples>(
+    (role, time_ns): (Role, u64),
+    path: &mut P,
+    clock: &C,
+    stop: &Stop,
+    samples: &mut S,
+) -> Result<(u64, u64)> {
+    let sent = u64::from(role == Role::Server);
+    if sent > 0 {
+        path.send(sent)?;
+    }
+    while !path.arrived(1)? {
+        if stop.must_finish() {
+            return Ok((0, 0));
+        }
+    }
+    let mut path = Shifted { path, sent, answered: 1 };
+    let mut samples = Limited { samples, sum_ns: 0, time_ns, stop };
+    let answered = ping(&mut path, u64::MAX, clock, stop, &mut samples, &mut NoLook)?;
+    keep_company(&mut path, answered, stop);
+    Ok((answered, samples.sum_ns))
+}
+
+/// Samples that take so much time together, and say when it is over. The wait for an answer that does not come is none of it.
+struct Limited<'a, S> {
+    samples: &'a mut S,
+    sum_ns: u64,
+    time_ns: u64,
+    stop: &'a Stop,
+}
+
+impl<S: Samples> Samples for Limited<'_, S> {
+    #[inline]
+    fn record(&mut self, rtt_ns: u64) {
+        self.samples.record(rtt_ns);
+        self.sum_ns += rtt_ns;
+        if self.sum_ns >= self.time_ns {
+            self.stop.finish();
+        }
+    }
+
+    fn latency(&self) -> Option<Latency> {
+        self.samples.latency()
+    }
 }
 
 /// A path on which messages and answers have higher numbers than those by which they are counted.
@@ -294,6 +363,60 @@ mod tests {
         assert_eq!(ping(&mut mirror, 20, &Ticks(&now), &Stop::new(), &mut samples, &mut look).unwrap(), 20);
         assert_eq!(samples.rtts_ns(), [7; 20]);
         assert_eq!(now.get(), 20 * (7 + 100 + 1000), "every message was looked at, the last as well");
+    }
+
+    /// A perftest that answers at the next look, and leaves after so many messages. Each look takes a tick.
+    struct Leaving<'a> {
+        messages: u64,
+        stop: &'a Stop,
+        now: &'a Cell<u64>,
+        sent: u64,
+    }
+
+    impl PingPong for Leaving<'_> {
+        fn send(&mut self, sequence: u64) -> Result<()> {
+            assert_eq!(sequence, self.sent + 1, "messages are numbered from 1 without a gap");
+            self.sent = sequence;
+            Ok(())
+        }
+
+        fn arrived(&mut self, sequence: u64) -> Result<bool> {
+            self.now.set(self.now.get() + 1);
+            if sequence > self.messages {
+                self.stop.abandon();
+            }
+            Ok(sequence <= self.messages)
+        }
+
+        fn release(&mut self, _: u64) -> Result<()> {
+            panic!("perftest releases nobody")
+        }
+
+        fn released(&mut self, _: u64) -> Result<bool> {
+            panic!("perftest releases nobody")
+        }
+    }
+
+    /// What a run of `time` ticks as `role` recorded, how long that took, and how many messages it sent in all.
+    fn timed(role: Role, time: u64, messages: u64) -> (u64, u64, u64) {
+        let (stop, now) = (Stop::new(), Cell::new(0));
+        let mut peer = Leaving { messages, stop: &stop, now: &now, sent: 0 };
+        let mut samples = RawSamples::with_capacity(1000);
+        let (count, took) = by_time((role, time), &mut peer, &Ticks(&now), &stop, &mut samples).unwrap();
+        assert_eq!(samples.rtts_ns().len() as u64, count);
+        (count, took, peer.sent)
+    }
+
+    #[test]
+    fn an_end_whose_time_is_over_goes_on_answering_one_whose_is_not() {
+        assert_eq!(timed(Role::Client, 50, 200), (50, 50, 200));
+        assert_eq!(timed(Role::Server, 50, 200), (50, 50, 201));
+    }
+
+    #[test]
+    fn an_answer_that_does_not_come_ends_the_round_and_is_no_part_of_it() {
+        assert_eq!(timed(Role::Client, 50, 20), (19, 19, 20));
+        assert_eq!(timed(Role::Server, 50, 20), (19, 19, 21));
     }
 
     /// A client that goes after two pings; what the server did for it.

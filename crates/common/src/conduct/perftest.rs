@@ -1,6 +1,8 @@
 //! How a run goes with a perftest at the other end: it has its options from its own user, takes part in what they say,
 //! and the ends meet only where its protocol lets them.
 
+use std::time::Duration;
+
 use super::client::Ending;
 use super::{Ends, Stage, Tool, conditions};
 use crate::environment::Host;
@@ -8,7 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::exchange::interrupted;
 use crate::exchange::message::Stretch;
 use crate::host::HostFiles;
-use crate::perftest::{PerftestChannel, Report, with_repeats};
+use crate::perftest::{Leave, PerftestChannel, Report, with_repeats};
 use crate::plan::{Plan, Role, RoundLength, Traffic};
 use crate::report::{BandwidthUnit, Conditions, Document, Live, Output, Peer, ResultRow, Round, summarise};
 use crate::serve::Server;
@@ -70,6 +72,10 @@ pub(super) fn serve<T: Tool>(
     };
     served.map_err(|error| with_options(error, &peer))
 }
+
+/// How much of its time this end has to have measured when a perftest leaves by its own clock, which runs ahead by what this
+/// end takes to begin, and was told the same time. perftest's own figures stand for half of that, unless it is short.
+const LEAST_SHARE: f64 = 0.75;
 
 /// The largest message of perftest's `--all`.
 const PERFTEST_LARGEST: u64 = 8 << 20;
@@ -173,7 +179,8 @@ fn measure<T: Tool>(
     // In a stretch in which this end writes, its own completions are what shows that the other one lives.
     channel.limit_hold(None);
     if session.plan().traffic == Traffic::PingPong {
-        channel.let_leave();
+        let by_time = session.plan().round_duration().is_some();
+        channel.let_leave(if by_time { Leave::AtItsTime } else { Leave::AfterLastMessage });
     }
     let mut live = output.live(document);
     let mut run = Run { channel, session: &session, unit: output.unit() };
@@ -231,6 +238,9 @@ impl Run<'_> {
         let has_begun = performed.round.as_ref().is_some_and(|round| round.messages > 0);
         let is_regular_end = session.plan().is_until_stopped() && has_begun;
         if let Some(ours) = performed.round {
+            if session.plan().traffic == Traffic::PingPong && !performed.interrupted {
+                check_length(&ours, session.plan())?;
+            }
             let theirs = both_write.then(|| self.swap_rounds(&ours)).transpose()?;
             rounds.push(ours);
             rounds.extend(theirs);
@@ -318,6 +328,24 @@ fn round(report: &Report, direction: Direction) -> Option<Round> {
     })
 }
 
+/// Whether a perftest that ends by its own clock has measured for about as long as this end.
+fn check_length(ours: &Round, plan: &Plan) -> Result<()> {
+    let Some(wanted) = plan.round_duration() else { return Ok(()) };
+    let measured = Duration::from_nanos(ours.elapsed_ns);
+    if measured >= wanted.mul_f64(LEAST_SHARE) {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::PerftestPeer,
+        format!(
+            "perftest has left {:.2} s after its first message, and this end would measure for {:.2} s",
+            measured.as_secs_f64(),
+            wanted.as_secs_f64()
+        ),
+    )
+    .hint("give the same -D on both ends; where they are the same, see why it left in its own output"))
+}
+
 /// What a report reveals of the other end's options.
 fn check_report(ours: &Report, theirs: &Report, plan: &Plan) -> Result<()> {
     let differs = |what: &str, ours: u64, theirs: u64, option: &str| {
@@ -356,6 +384,16 @@ mod tests {
     fn of(size_bytes: u64, elapsed_ns: u64) -> Round {
         let report = Report { size: size_bytes, iterations: 100, peak: 0.0, average: 1.0, message_rate: 1.0 };
         Round { elapsed_ns, ..round(&report, Direction::ClientToServer).unwrap() }
+    }
+
+    #[test]
+    fn a_perftest_that_left_early_had_another_time() {
+        let plan = Plan { round_length: RoundLength::Seconds(2.0), ..plan() };
+        let after = |millis: u64| check_length(&of(2, millis * 1_000_000), &plan);
+        assert!(after(2000).is_ok() && after(1600).is_ok());
+        let error = after(1010).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::PerftestPeer);
+        assert!(error.what.contains("1.01 s") && error.what.contains("2.00 s"), "{}", error.what);
     }
 
     #[test]

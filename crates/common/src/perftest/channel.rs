@@ -35,13 +35,24 @@ pub struct PerftestChannel {
     first: Option<Key>,
     /// When the other end has left, where it may.
     left: Option<Instant>,
-    may_leave: bool,
+    leave: Leave,
+}
+
+/// How the other end of a latency test leaves, which is without a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leave {
+    /// Not while this end measures.
+    Never,
+    /// After its last message, which this end may see later than its leave.
+    AfterLastMessage,
+    /// When its time is over, whatever this end waits for.
+    AtItsTime,
 }
 
 impl PerftestChannel {
     /// Over a connection on which the versions have been exchanged, at `role`'s end.
     pub fn new(tcp: TcpChannel, version: Version, role: Role) -> Self {
-        Self { tcp, version, role, first: None, left: None, may_leave: false }
+        Self { tcp, version, role, first: None, left: None, leave: Leave::Never }
     }
 
     /// Limits how long the other end may hold this one, or lifts the limit.
@@ -49,10 +60,13 @@ impl PerftestChannel {
         self.tcp.limit_hold(hold);
     }
 
-    /// From now on the other end may leave without a word: its latency test ends so, and this end may see that before the
-    /// last message.
-    pub fn let_leave(&mut self) {
-        self.may_leave = true;
+    /// From now on the other end may leave so.
+    pub fn let_leave(&mut self, leave: Leave) {
+        self.leave = leave;
+    }
+
+    fn may_leave(&self) -> bool {
+        self.leave != Leave::Never
     }
 
     /// Waits until the other end has left. The queue pairs have to stay until then: it may still wait for an
@@ -263,12 +277,15 @@ impl Channel for PerftestChannel {
             };
         }
         match self.tcp.listen(wait) {
-            Err(error) if error.kind == ErrorKind::PeerLost && self.may_leave => {
-                self.left = Some(Instant::now())
+            Err(error) if error.kind == ErrorKind::PeerLost && self.may_leave() => {
+                self.left = Some(Instant::now());
+                if self.leave == Leave::AtItsTime {
+                    return Ok(Some(Message::Goodbye));
+                }
             }
             listened => listened?,
         }
-        if (self.role == Role::Client || self.may_leave) && !self.tcp.gathered().is_empty() {
+        if (self.role == Role::Client || self.may_leave()) && !self.tcp.gathered().is_empty() {
             return Err(self.nonsense(self.tcp.gathered(), "silence"));
         }
         Ok(Some(Message::Progress { completed: 0 }))

@@ -11,7 +11,7 @@ mod report;
 mod system;
 mod version;
 
-pub use channel::PerftestChannel;
+pub use channel::{Leave, PerftestChannel};
 pub use key::{Key, LONG_KEY_LEN, SHORT_KEY_LEN};
 pub use leave::with_repeats;
 pub use report::{FIELD_LEN, Report};

@@ -28,6 +28,30 @@ fn the_end_of_the_time_lets_the_loop_finish() {
 }
 
 #[test]
+fn a_peer_that_leaves_at_its_time_ends_the_round_and_is_no_failure() {
+    let (mut ours, mut theirs) = pair();
+    theirs.send(&Message::Goodbye).unwrap();
+    let stop = Stop::new();
+    let (result, watched) =
+        watched(&mut ours, Until::PeersLeave(Duration::from_secs(20)), &stop, None, || {
+            wait_until(&stop, Stop::must_abandon)
+        });
+    assert!(result.is_ok() && watched.failure.is_none() && !watched.interrupted);
+}
+
+#[test]
+fn a_peer_that_stays_beyond_its_time_is_told() {
+    let (mut ours, _theirs) = pair();
+    let stop = Stop::new();
+    let (_, watched) = watched(&mut ours, Until::PeersLeave(Duration::from_millis(50)), &stop, None, || {
+        wait_until(&stop, Stop::must_abandon)
+    });
+    let failure = watched.failure.unwrap();
+    assert_eq!(failure.kind, ErrorKind::PerftestPeer);
+    assert!(failure.hint.unwrap().contains("-D"));
+}
+
+#[test]
 fn several_loops_are_watched_as_one() {
     let (mut ours, _theirs) = pair();
     let stops: Vec<Stop> = (0..3).map(|_| Stop::new()).collect();
