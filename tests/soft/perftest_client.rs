@@ -9,27 +9,40 @@ use serde_json::Value;
 struct Server {
     server: Running,
     port: u16,
+    device: &'static str,
 }
 
 impl Server {
     /// `tool` with `options`; `None`, and a reason printed, where perftest's `program` isn't installed.
     fn serve(test: &str, tool: &str, program: &str, options: &str) -> Option<Self> {
+        Self::serve_with(test, tool, program, options, "")
+    }
+
+    /// The same on a device that is described so.
+    fn serve_with(
+        test: &str,
+        tool: &str,
+        program: &str,
+        options: &str,
+        device: &'static str,
+    ) -> Option<Self> {
         if !installed(program) {
             skip(test, &format!("{program} is not installed (ci/setup installs perftest)"));
             return None;
         }
         let port = free_port();
-        let server =
-            Tool::soft(tool, &format!("client-{port}"), "").args(&format!("--json {options}")).serve(port);
-        Some(Self { server, port })
+        let server = Tool::soft(tool, &format!("client-{port}"), device)
+            .args(&format!("--json {options}"))
+            .serve(port);
+        Some(Self { server, port, device })
     }
 
     /// perftest's client, on its way.
     fn start(&self, program: &str, options: &str) -> Running {
-        let port = self.port;
+        let Self { port, device, .. } = self;
         Tool::program(std::path::Path::new("/usr/bin/env"))
             .arg(format!("LD_PRELOAD={}", library("softnic").display()))
-            .arg(format!("LINKPROOF_SOFTNIC=fabric=client-{port}"))
+            .arg(format!("LINKPROOF_SOFTNIC=fabric=client-{port}; {device}"))
             .arg(program)
             .args(&format!("-d soft0 -p {port} -F {options} 127.0.0.1"))
             .start()
@@ -156,6 +169,62 @@ fn wait_until_busy(pid: u32) {
         assert!(Instant::now() < end, "process {pid} does not measure");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Options of our server and of perftest's client that do not go together, and what our document says of it. None of them takes
+/// longer than our own deadlines.
+const MISMATCHES: &[(&str, &str, &str, &str)] = &[
+    ("write-bw", "-b -n 100", "-n 100", "it measures in one direction"),
+    ("write-bw", "-b -n 100", "-b -n 200", "perftest has written 200 messages and this end 100"),
+    ("write-bw", "-b -n 100 -s 4K", "-b -n 100 -s 8192", "-s 4096; -n 100; -b"),
+    ("write-bw", "-b -n 100 -s 8K", "-b -n 100 -s 4096", "-s 8192; -n 100; -b"),
+    ("write-bw", "-b -n 100 -q 4", "-b -n 100", "does not have 4 queue pairs"),
+    ("write-bw", "-b -n 100", "-b -n 100 -q 4", "does not have 1 queue pairs"),
+    ("write-lat", "-n 1000", "-n 100", "-s 2; -n 1000"),
+    ("write-lat", "-n 100", "-n 200", "-s 2; -n 100"),
+    ("write-lat", "-D 3", "-D 1", "this end would measure for 3.00 s"),
+];
+
+#[test]
+fn options_that_do_not_match_the_servers_are_told_and_it_goes_on() {
+    let name = "options_that_do_not_match_the_servers_are_told_and_it_goes_on";
+    let run = |&(tool, ours, theirs, words): &(&str, &str, &str, &str)| {
+        let program = format!("ib_{}", tool.replace('-', "_"));
+        let options = format!("--peer-protocol perftest {ours}");
+        let Some(server) = Server::serve(name, tool, &program, &options) else { return };
+        // Whether and how a perftest notices is its own affair: some wait for ever.
+        let client = server.start(&program, theirs);
+        let document = server.document(1);
+        drop(client);
+        let told = document["verdict"]["failures"][0].to_string();
+        assert!(told.contains(words), "{tool} {ours}, {theirs}: {told}");
+        server.serves_ours(2, tool);
+    };
+    // Most of it is waiting: all at the same time.
+    std::thread::scope(|scope| MISMATCHES.iter().for_each(|case| drop(scope.spawn(move || run(case)))));
+}
+
+/// A client by time would show the average of its wait for the messages that do not come.
+#[test]
+fn a_client_by_time_is_told_from_one_by_count() {
+    let name = "a_client_by_time_is_told_from_one_by_count";
+    let options = "--peer-protocol perftest -n 20";
+    let Some(server) = Server::serve(name, "write-lat", "ib_write_lat", options) else { return };
+    let (_, document) = server.measure(1, "ib_write_lat", "-D 2");
+    assert_eq!(failure(&document), "perftest-peer");
+    let what = document["verdict"]["failures"][0]["what"].as_str().unwrap_or_default();
+    assert!(what.contains("after the 20 messages of this end: it measures by time"), "{what}");
+    server.serves_ours(2, "write-lat");
+}
+
+#[test]
+fn a_gid_of_another_family_is_told_by_the_server() {
+    let name = "a_gid_of_another_family_is_told_by_the_server";
+    let ports = "soft0 gid=roce2:fe80::1/lo gid=roce2:127.0.0.1/lo";
+    let Some(server) = Server::serve_with(name, "write-bw", "ib_write_bw", "-x 0", ports) else { return };
+    let (client, document) = server.measure(1, "ib_write_bw", "-x 1");
+    client.exits(1);
+    assert_eq!(failure(&document), "gid-family");
 }
 
 /// Clients whose options do not go with our server's, and what its document has for it.

@@ -302,6 +302,16 @@ impl Session {
         marks.into_iter().try_for_each(clear)
     }
 
+    /// The byte that tells the messages of the peer apart, where they come in turn: the number of its last one, modulo 256.
+    ///
+    /// # Errors
+    /// Those of the memory.
+    pub fn last_mark(&self, slots: Slots) -> Result<u8> {
+        let mut mark = [0];
+        self.data.buffer().read_at(self.layout.sink(0) + slots.size - 1, &mut mark)?;
+        Ok(mark[0])
+    }
+
     /// Clears the flags that tell of messages, where there are any.
     pub fn clear_flags(&self) {
         if let Data::Rdma(session) = &self.data {
