@@ -149,8 +149,12 @@ impl Lab {
 
     /// Starts `program` in `vm`.
     pub fn start(&self, vm: Vm, user: User, program: &[&str]) -> Running {
+        self.start_over(&[], vm, user, program)
+    }
+
+    fn start_over(&self, connection: &[&str], vm: Vm, user: User, program: &[&str]) -> Running {
         let mut command = Command::new(&self.script);
-        command.arg("exec");
+        command.arg("exec").args(connection);
         if let User::Nobody { memlock } = user {
             command.args(["--user", "nobody", "--memlock", &memlock.to_string()]);
         }
@@ -158,9 +162,9 @@ impl Lab {
         Running::start(command, format!("in {}: {}", vm.name(), program.join(" ")))
     }
 
-    /// Runs `program` in `vm` as root to its end.
+    /// Runs `program` in `vm` as root to its end, over the connection that is there already: it is not ended from here.
     pub fn run(&self, vm: Vm, program: &[&str]) -> Outcome {
-        self.start(vm, User::Root, program).finish()
+        self.start_over(&["--shared"], vm, User::Root, program).finish()
     }
 
     /// Runs a shell script in `vm`; fails the test unless it succeeds. Gives its output.
