@@ -33,8 +33,8 @@ fn half_round_trips_of_several_kinds_of_run() {
     let _server = server_in_a(lab, &port);
     let runs: [&[&str]; 4] = [
         &["-n", "20", "--json"],
-        &["-s", "4K", "-n", "20", "--json"],
-        &["-s", "8", "-I", "64", "-n", "20", "--json"],
+        &["-s", "4K", "-n", "20", "--rounds", "1", "--warmup", "0", "--json"],
+        &["-s", "8", "-I", "64", "-n", "20", "--rounds", "1", "--warmup", "0", "--json"],
         &["-D", "2", "--json"],
     ];
     for options in runs {
@@ -57,7 +57,7 @@ fn small_messages_go_inline_unless_told_otherwise() {
     let _server = server_in_a(lab, &port);
     let granted = |options: &[&str]| {
         let options: Vec<&str> =
-            ["-n", "10", "-s", "220,221", "--json"].iter().chain(options).copied().collect();
+            [&["-n", "10", "--rounds", "1", "--warmup", "0", "-s", "220,221", "--json"], options].concat();
         let document = client_in_b(lab, &port, &options).expect_status(0).json();
         schema::validate(&document);
         let of = |end: &str| document["link"][end]["inline_bytes"].as_u64().unwrap();

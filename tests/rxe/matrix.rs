@@ -226,6 +226,8 @@ fn a_port_that_goes_down_in_mid_run_is_suggested_as_the_cause() {
     let _server = server_in_a(lab, &port, &[]);
     let program =
         ["write-bw", "-d", "rxe0", "-p", &port, "--run-infinitely", "--interval", "500ms", "--json", "a"];
+    // By default giving up takes 7 s.
+    let program = [&program[..], &["-u", "15", "--retry-count", "3"]].concat();
     let mut client = lab.start(Vm::B, User::Root, &program);
     client.await_documents(1, linkproof_tests::lab::PROGRAM_LIMIT);
     let _fault = linkproof_tests::lab::Fault::link_down(lab, Vm::B);

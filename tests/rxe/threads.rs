@@ -36,6 +36,8 @@ fn a_write_that_fails_in_one_thread_ends_all_and_is_told_once_with_its_queue_pai
     let _server = server_in_a(lab, &port, &[]);
     let options =
         ["-s", "4K", "-D", "90", "--rounds", "1", "-t", "16", "-q", "4", "--threads", "2", "--json"];
+    // By default giving up takes 7 s.
+    let options = [&options[..], &["-u", "15", "--retry-count", "3"]].concat();
     let client = start_client_in_b(lab, &port, &options);
     await_traffic(lab, Vm::B);
     let fault = Fault::drop_roce(lab, Vm::A);
