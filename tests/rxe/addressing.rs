@@ -122,8 +122,7 @@ fn a_path_mtu_beyond_the_ports_is_refused() {
 fn a_user_without_access_to_the_device_is_told_so() {
     let Some(lab) = Lab::get("a_user_without_access_to_the_device_is_told_so") else { return };
     lab.shell(Vm::B, "chmod 600 /dev/infiniband/uverbs0");
-    let outcome =
-        lab.start(Vm::B, User::Nobody { memlock: 1 << 20 }, &["write-bw", "-d", "rxe0", "a"]).finish();
+    let outcome = lab.run_as(Vm::B, User::Nobody { memlock: 1 << 20 }, &["write-bw", "-d", "rxe0", "a"]);
     lab.shell(Vm::B, "chmod 666 /dev/infiniband/uverbs0");
     outcome.expect_status(3).expect_stderr(&[
         "cannot open rxe0: ibv_open_device: ",

@@ -56,7 +56,7 @@ fn cores_and_nodes_that_a_machine_lacks_exit_3_with_those_it_has() {
     let run = |options: &[&str]| {
         let program: Vec<&str> =
             ["write-lat", "-d", "rxe0", "-p", &port].into_iter().chain(options.iter().copied()).collect();
-        lab.start(Vm::B, User::Root, &program).finish().expect_status(3)
+        lab.run_as(Vm::B, User::Root, &program).expect_status(3)
     };
     run(&["a", "--cores", "1-2"]).expect_stderr(&["--cores names core 2, which", "online: cores 0-1"]);
     run(&["--cores", "7"]).expect_stderr(&["--cores names core 7, which"]);

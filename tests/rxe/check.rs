@@ -12,7 +12,7 @@ use crate::{port, server_in_a};
 const NOBODY: User = User::Nobody { memlock: 64 << 20 };
 
 fn look(lab: &Lab, user: User, program: &[&str]) -> Outcome {
-    lab.start(Vm::B, user, program).finish()
+    lab.run_as(Vm::B, user, program)
 }
 
 /// The codes of what is worse than a note, in their order.

@@ -31,7 +31,7 @@ impl Drop for Fault<'_> {
 pub(crate) fn run_under(lab: &Lab, vm: Vm, script: &'static str, user: User, program: &[&str]) -> Outcome {
     if vm != Vm::B {
         let _fault = Fault::set_up(lab, vm, script);
-        return lab.start(Vm::B, user, program).finish();
+        return lab.run_as(Vm::B, user, program);
     }
     let script = format!("{script}\n{AROUND}");
     let memlock = match user {

@@ -27,7 +27,7 @@ fn a_path_that_drops_roce_for_a_while_shows_in_its_intervals() {
     let port = port();
     let server = server_in_a(lab, &port, &["--once", "--json"]);
     // Seven tries 1.07 s apart outlast the fault.
-    let options = ["-s", "4K", "-t", "16", "-D", "30", "--rounds", "1", "--interval", "500ms", "--json"];
+    let options = ["-s", "4K", "-t", "16", "-D", "20", "--rounds", "1", "--interval", "500ms", "--json"];
     let mut client = start_client_in_b(lab, &port, &options);
     await_intervals(&mut client, 4, |messages| messages > 0);
     let fault = Fault::drop_roce(lab, Vm::A);

@@ -26,14 +26,13 @@ fn a_message_beyond_the_locked_memory_limit_is_refused_before_registering() {
                           grep -v '^mmap\\|^strace\\|^\\[pid' /tmp/trace >&2; \
                           if grep -q 'mmap(NULL, 1048576,' /tmp/trace; then echo mapped; fi; exit $status"
     );
-    let outcome =
-        lab.start(Vm::B, NOBODY, &["sh", "-c", &script]).finish().expect_status(3).expect_stderr(&[
-            "write-bw: cannot register 1 MiB of host memory on rxe0: the locked-memory limit is 64 KiB",
-            "memlock: soft 64 KiB, hard 64 KiB, without CAP_IPC_LOCK",
-            "this run pins: 1 MiB (1 of 1 MiB)",
-            "hint: have an administrator raise the limit",
-            "smaller --size",
-        ]);
+    let outcome = lab.run_as(Vm::B, NOBODY, &["sh", "-c", &script]).expect_status(3).expect_stderr(&[
+        "write-bw: cannot register 1 MiB of host memory on rxe0: the locked-memory limit is 64 KiB",
+        "memlock: soft 64 KiB, hard 64 KiB, without CAP_IPC_LOCK",
+        "this run pins: 1 MiB (1 of 1 MiB)",
+        "hint: have an administrator raise the limit",
+        "smaller --size",
+    ]);
     assert!(!outcome.stderr.contains("ibv_reg_mr"), "{}", outcome.show());
     assert_eq!(outcome.stdout, "", "{}", outcome.show());
 }
@@ -43,8 +42,7 @@ fn messages_within_the_limit_pass_and_root_is_not_limited() {
     let Some(lab) = Lab::get("messages_within_the_limit_pass_and_root_is_not_limited") else { return };
     let port = port();
     let _server = server_in_a(lab, &port, &[]);
-    lab.start(Vm::B, NOBODY, &client_as_nobody(&port, &["-s", "4K", "-n", "5", "--validate"]))
-        .finish()
+    lab.run_as(Vm::B, NOBODY, &client_as_nobody(&port, &["-s", "4K", "-n", "5", "--validate"]))
         .expect_status(0)
         .expect_stdout(&["all as sent"]);
     client_in_b(lab, &port, &["-s", "1M", "-n", "3"]).expect_status(0);
@@ -53,8 +51,7 @@ fn messages_within_the_limit_pass_and_root_is_not_limited() {
 #[test]
 fn many_queue_pairs_add_up_against_the_limit() {
     let Some(lab) = Lab::get("many_queue_pairs_add_up_against_the_limit") else { return };
-    lab.start(Vm::B, NOBODY, &client_as_nobody("1", &["-s", "4K", "-q", "17"]))
-        .finish()
+    lab.run_as(Vm::B, NOBODY, &client_as_nobody("1", &["-s", "4K", "-q", "17"]))
         .expect_status(3)
         .expect_stderr(&["cannot register 68 KiB", "17 of 4 KiB", "fewer --qp"]);
 }

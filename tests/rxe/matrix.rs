@@ -12,7 +12,7 @@ fn measure(lab: &Lab, user: User, port: &str, host: &str, options: &[&str]) -> (
     let mut program = vec!["write-bw", "-d", "rxe0", "-p", port, "--json", host];
     program.extend(["-n", "3", "--rounds", "1", "--warmup", "0"]);
     program.extend(options);
-    let outcome = lab.start(Vm::B, user, &program).finish();
+    let outcome = lab.run_as(Vm::B, user, &program);
     let document = schema::parse(&outcome.stdout);
     (outcome, document)
 }
@@ -65,7 +65,7 @@ fn the_locked_memory_limit_decides_for_a_user_and_not_for_root() {
         assert_eq!(*code(&document), if fits { Value::Null } else { json!("memlock") });
         // rdma-check says the same beforehand.
         let asked = format!("write-bw -d rxe0 -s {size} a");
-        let outcome = lab.start(Vm::B, user, &["rdma-check", "--json", "--for", &asked]).finish();
+        let outcome = lab.run_as(Vm::B, user, &["rdma-check", "--json", "--for", &asked]);
         let run = schema::check(&outcome.expect_status(if fits { 0 } else { 3 }).stdout)["run"].clone();
         assert_eq!(run["failures"][0]["code"], *code(&document), "{limit} {size}");
     }

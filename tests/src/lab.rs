@@ -164,7 +164,12 @@ impl Lab {
 
     /// Runs `program` in `vm` as root to its end, over the connection that is there already: it is not ended from here.
     pub fn run(&self, vm: Vm, program: &[&str]) -> Outcome {
-        self.start_over(&["--shared"], vm, User::Root, program).finish()
+        self.run_as(vm, User::Root, program)
+    }
+
+    /// The same as `user`.
+    pub fn run_as(&self, vm: Vm, user: User, program: &[&str]) -> Outcome {
+        self.start_over(&["--shared"], vm, user, program).finish()
     }
 
     /// Runs a shell script in `vm`; fails the test unless it succeeds. Gives its output.
