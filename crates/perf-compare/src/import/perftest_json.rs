@@ -3,9 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use linkproof_common::units::{Bandwidth, ByteSize};
-
 use super::loose::{Pair, pairs};
+use super::perftest::{NOTHING, Unit, finer, gbit_by_rate};
 use super::{bad_line, perftest};
 use crate::recording::{Figure, Key, Recording};
 
@@ -37,13 +36,17 @@ fn number(pairs: &[Pair], name: &str) -> Result<f64, String> {
     pair.value.parse().map_err(|_| bad_line(pair.line, &pair.value, &format!("a number for {name}")))
 }
 
+fn text<'a>(pairs: &'a [Pair], name: &str) -> &'a str {
+    value_of(pairs, "results", name).map_or("", |pair| pair.value.as_str())
+}
+
 fn points(pairs: &[Pair]) -> Result<BTreeMap<Key, Vec<f64>>, String> {
     let size = value_of(pairs, "results", "MsgSize").ok_or("it has no \"MsgSize\" in \"results\"")?;
     let size_bytes: u64 =
         size.value.parse().map_err(|_| bad_line(size.line, &size.value, "a number of bytes for MsgSize"))?;
     let has = |name: &str| value_of(pairs, "results", name).is_some();
     let values = if has("BW_average") {
-        vec![(Figure::Bandwidth, gbit(number(pairs, "BW_average")?, number(pairs, "MsgRate")?, size_bytes)?)]
+        vec![(Figure::Bandwidth, gbit(pairs, size_bytes)?)]
     } else if has("t_typical") {
         vec![(Figure::Typical, number(pairs, "t_typical")?), (Figure::P99, number(pairs, "percentile_99")?)]
     } else if has("t_avg") {
@@ -51,17 +54,27 @@ fn points(pairs: &[Pair]) -> Result<BTreeMap<Key, Vec<f64>>, String> {
     } else {
         return Err("it has none of BW_average, t_typical and t_avg in \"results\"".to_owned());
     };
+    if values.iter().all(|(_, value)| *value == 0.0) {
+        return Err(NOTHING.to_owned());
+    }
     let key = |figure| Key { what: String::new(), size_bytes, figure };
     Ok(values.into_iter().map(|(figure, value)| (key(figure), vec![value])).collect())
 }
 
-/// `average` in 10⁹ bits a second: it is in them, or in MiB/s.
-fn gbit(average: f64, million_messages: f64, size_bytes: u64) -> Result<f64, String> {
-    let by_rate = million_messages * 1e6 * size_bytes as f64 * 8.0 / 1e9;
-    let as_mib = Bandwidth::from_bytes_per_sec(average * ByteSize::MIB as f64).gbit_per_sec();
+/// The average, which is in MiB/s or Gb/s, in 10⁹ bits a second.
+fn gbit(pairs: &[Pair], size_bytes: u64) -> Result<f64, String> {
+    let (average, rate) = (number(pairs, "BW_average")?, number(pairs, "MsgRate")?);
+    let (cell, rate_cell) = (text(pairs, "BW_average"), text(pairs, "MsgRate"));
+    let units = [Unit::GbitPerSec, Unit::MibPerSec];
+    if let Some(gbit) = units.into_iter().find_map(|unit| finer(cell, rate_cell, size_bytes, unit)) {
+        return Ok(gbit);
+    }
+    let by_rate = gbit_by_rate(rate, size_bytes);
     let near = |gbit: f64| (gbit / by_rate).ln().abs() <= FURTHEST.ln();
-    [average, as_mib].into_iter().find(|&gbit| near(gbit)).ok_or_else(|| {
-        format!("BW_average {average} is in neither MiB/s nor Gb/s by MsgRate {million_messages} and MsgSize: the table has the unit")
+    let nothing = (average == 0.0 && rate == 0.0).then_some(0.0);
+    let in_unit = units.map(|unit| unit.gbit(average)).into_iter().find(|&gbit| near(gbit));
+    nothing.or(in_unit).ok_or_else(|| {
+        format!("BW_average {cell} is in neither MiB/s nor Gb/s by MsgRate {rate_cell} and MsgSize: the table has the unit")
     })
 }
 
