@@ -1,9 +1,14 @@
 //! perftest's own tools over the software device: programs that know nothing of it, by way of LD_PRELOAD.
 
-use linkproof_tests::{Finished, Tool, free_port, installed, library, skip, wait_for_listener};
+use linkproof_tests::{Finished, Tool, free_port, imports, installed, library, skip, wait_for_listener};
 
 /// A run of perftest's `program` on both ends; `None`, and a reason printed, where it isn't installed.
 fn run(test: &str, program: &str, options: &str) -> Option<Finished> {
+    run_with(test, program, options, "")
+}
+
+/// The same, with options that only the client has.
+fn run_with(test: &str, program: &str, options: &str, clients: &str) -> Option<Finished> {
     if !installed(program) {
         skip(test, &format!("{program} is not installed (ci/setup installs perftest)"));
         return None;
@@ -20,7 +25,7 @@ fn run(test: &str, program: &str, options: &str) -> Option<Finished> {
     let server = end().start();
     // Its words stay in a buffer until it ends.
     wait_for_listener(port);
-    let client = end().arg("127.0.0.1").run();
+    let client = end().args(clients).arg("127.0.0.1").run();
     client.exits(0);
     server.finish().exits(0);
     Some(client)
@@ -39,35 +44,48 @@ fn its_bandwidth_test_runs() {
     assert!(run.stdout.contains("Device         : soft0"));
 }
 
-/// Its table and its JSON, of one run, imported: the operation, the first point, and its value.
-fn imported(folder: &std::path::Path, run: &Finished) -> [(String, String, f64); 2] {
-    let table = folder.join("table.txt");
-    std::fs::write(&table, &run.stdout).expect("a file");
-    [table, folder.join("out.json")].map(|file| {
-        let import = Tool::new("perf-compare").args("import perftest").arg(file.display().to_string()).run();
-        import.exits(0);
-        let recording = linkproof_tests::schema::recordings(&import.stdout).remove(0);
-        let point = &recording["points"][0];
-        let text = |value: &serde_json::Value| value.as_str().expect("a text").to_owned();
-        let value = point["rounds"][0].as_f64().expect("a number");
-        (text(&recording["operation"]), text(&point["figure"]), value)
-    })
-}
-
 #[test]
 fn its_table_and_its_json_are_imported_as_the_same() {
     let name = "its_table_and_its_json_are_imported_as_the_same";
     let folder = tempfile::tempdir().expect("a folder");
-    let json = format!("--out_json --out_json_file={}", folder.path().join("out.json").display());
-    for (program, options, operation, figure) in [
-        ("ib_write_bw", "-n 1000", "write bandwidth", "bandwidth"),
-        ("ib_write_bw", "-n 1000 --report_gbits", "write bandwidth", "bandwidth"),
-        ("ib_write_lat", "-n 1000", "write latency", "typical"),
+    let file = folder.path().join("out.json");
+    let json = format!("--out_json --out_json_file={}", file.display());
+    for (program, options, operation) in [
+        ("ib_write_bw", "-n 1000", "write bandwidth"),
+        ("ib_write_bw", "-n 1000 --report_gbits", "write bandwidth"),
+        ("ib_write_bw", "-n 1000 -s 2", "write bandwidth"),
+        ("ib_write_lat", "-n 1000", "write latency"),
     ] {
-        let Some(run) = run(name, program, &format!("{options} {json}")) else { return };
-        let [table, document] = imported(folder.path(), &run);
-        assert_eq!((table.0.as_str(), table.1.as_str()), (operation, figure));
-        assert_eq!(table, document, "{program} {options}");
+        let Some(run) = run_with(name, program, options, &json) else { return };
+        let table = imports::perftests_table(folder.path(), "table", &run.stdout);
+        let text = std::fs::read_to_string(&file).expect("a file");
+        let document = imports::perftest(folder.path(), "document", &text);
+        assert_eq!(table["operation"], operation);
+        for part in ["operation", "conditions", "points"] {
+            assert_eq!(table[part], document[part], "{program} {options}");
+        }
+        imports::compared(folder.path(), [("table", &table), ("document", &document)]);
+    }
+}
+
+#[test]
+fn what_it_prints_is_imported_row_by_row_and_compared() {
+    let name = "what_it_prints_is_imported_row_by_row_and_compared";
+    let folder = tempfile::tempdir().expect("a folder");
+    // Latencies of all sizes take a minute where two that spin share their cores with others.
+    for (program, options, others) in [
+        ("ib_write_bw", "-s 65536 -n 20", "-s 65536 -n 20 --report_gbits"),
+        ("ib_write_bw", "-a -n 5", "-a -n 5 --report_gbits"),
+        ("ib_write_bw", "-b -s 4096 -n 100", "-b -q 2 -s 4096 -n 100"),
+        ("ib_write_bw", "-D 1 -s 8", "-n 100 -s 8"),
+        ("ib_write_lat", "-s 65536 -n 20", "-s 65536 -n 30"),
+        ("ib_write_lat", "-D 1 -s 8", "-D 1 -s 8"),
+    ] {
+        let Some(first) = run(name, program, options) else { return };
+        let Some(second) = run(name, program, others) else { return };
+        let [a, b] = [("a", first), ("b", second)]
+            .map(|(name, run)| imports::perftests_table(folder.path(), name, &run.stdout));
+        imports::compared(folder.path(), [("a", &a), ("b", &b)]);
     }
 }
 

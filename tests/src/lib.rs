@@ -7,6 +7,7 @@
 mod binary;
 mod capture;
 mod corruptor;
+pub mod imports;
 pub mod lab;
 mod ports;
 mod process;
