@@ -9,6 +9,7 @@ mod check;
 mod collectives;
 mod failures;
 mod faults;
+mod imports;
 mod intervals;
 mod latency;
 mod limits;
