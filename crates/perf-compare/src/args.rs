@@ -314,10 +314,12 @@ const METHOD: &str = "Method (docs/measuring.md, \"Comparing two arms\"):
   Change: the Hodges-Lehmann estimate of ln(B/A), as a percentage of A, with its exact 95 % interval.
   From 6 rounds made in turn: in pairs (signed ranks). 4 or 5: all with all (rank sums). 3 or fewer, or all runs of
   one arm before those of the other: no verdict, since any drift would look like a difference.
-  better, worse             the interval excludes no change, and the change reaches the threshold
+  better, worse             the interval excludes no change; the change reaches the threshold
+                            and, from 6 rounds, 3 times the worse noise / the root of rounds, or
+                            5 times that of the pairs' differences
   changed, below threshold  it excludes no change, and the change is smaller
   equal within threshold    the whole interval is within the threshold: evidence of no change
-  no measurable difference  it holds no change and more than the threshold: the measurement can't tell
+  no measurable difference  otherwise: the measurement can't tell
   One primary figure has the verdict that counts. Odd rounds are shown and never dropped.
   baseline check: a point regressed where it is worse by more than --tolerance and by more than runs differ anyway, as
   1 of 100 checks of runs that are alike has it. A baseline of fewer than three runs decides nothing.

@@ -8,6 +8,8 @@
 //! - From six rounds in turn on, rounds are compared in pairs, which takes out what drifts; four and five are too few
 //!   for that, and all of A are compared with all of B. Three or fewer, or arms that were run one after the other,
 //!   give no verdict.
+//! - From six rounds on, "better" and "worse" need a change of three standard errors of the noisier arm, too, or five of the
+//!   pairs' differences: rounds that agree by luck agree on little (`verdict`).
 //! - "Equal" is a statement of its own: the interval lies within the threshold. An interval that holds both nothing
 //!   and more than the threshold says that the measurement could not tell ([`Verdict::NoMeasurableDifference`]).
 //!

@@ -39,9 +39,13 @@ fn blocked(rounds: usize) -> Vec<bool> {
 
 /// The share of sittings that end with "better" or "worse" though B is `change` away from A, in per cent.
 fn alarms(order: &[bool], change: f64, disturbance: Disturbance) -> f64 {
+    alarms_in(order, change, disturbance, TRIALS)
+}
+
+fn alarms_in(order: &[bool], change: f64, disturbance: Disturbance, trials: u32) -> f64 {
     let mut dice = Dice(20_261_129);
     let mut alarms = 0;
-    for _ in 0..TRIALS {
+    for _ in 0..trials {
         let (mut a, mut b) = (Vec::new(), Vec::new());
         for (run, &is_b) in order.iter().enumerate() {
             let position = run as f64 / order.len() as f64;
@@ -51,7 +55,7 @@ fn alarms(order: &[bool], change: f64, disturbance: Disturbance) -> f64 {
         let comparison = Comparison::between(&a, &b, Order::InTurn, Goal::Higher, THRESHOLD).unwrap();
         alarms += u32::from(matches!(comparison.verdict, Verdict::Better | Verdict::Worse));
     }
-    f64::from(alarms) / f64::from(TRIALS) * 100.0
+    f64::from(alarms) / f64::from(trials) * 100.0
 }
 
 #[test]
@@ -169,22 +173,72 @@ const LOOPBACK: [i16; 60] = [
     128, 141, 164, 177, 190, 210, 233, 264, 293, 321, 360, 395, 426, 479, 533, 572, 635, 703, 819, 925, 1053,
 ];
 
+/// As real runs scatter (see [`LOOPBACK`]), instead of normally.
+fn measured(dice: &mut Dice, _: f64) -> f64 {
+    let index = (dice.uniform() * LOOPBACK.len() as f64) as usize;
+    f64::from(LOOPBACK[index.min(LOOPBACK.len() - 1)]) / 1000.0
+}
+
+/// Normally, ten times as much as the threshold is.
+fn rough(dice: &mut Dice, _: f64) -> f64 {
+    0.1 * dice.normal()
+}
+
+/// Up to a limit, and often much below it.
+fn skewed(dice: &mut Dice, _: f64) -> f64 {
+    0.1 * (1.0 - dice.uniform()).ln()
+}
+
+/// Every other run 30 % slow, as where it is decided anew which cores are shared.
+fn two_ways(dice: &mut Dice, _: f64) -> f64 {
+    if dice.uniform() < 0.5 { 0.7_f64.ln() } else { 0.0 }
+}
+
+/// Drifting by three times what runs scatter.
+fn rough_and_drifting(dice: &mut Dice, position: f64) -> f64 {
+    rough(dice, position) + 0.3 * position
+}
+
 #[test]
-fn the_scatter_of_real_runs_is_called_a_difference_no_more_often_than_the_interval_says() {
-    // What is added to a run is scattered as real runs are, instead of normally: see `alarms`, whose own scatter is small
-    // beside it.
-    let measured: Disturbance = |dice, _| {
-        let index = (dice.uniform() * LOOPBACK.len() as f64) as usize;
-        f64::from(LOOPBACK[index.min(LOOPBACK.len() - 1)]) / 1000.0
-    };
-    // Where runs scatter by far more than the threshold, what is left is the chance that the interval misses, in per cent: by
-    // the counts of ranks 2/70, 2/64 and 10/256.
-    for (rounds, nominal) in [(4, 2.86), (6, 3.13), (8, 3.91)] {
-        let share = alarms(&abba(rounds), 0.0, measured);
-        // Two standard deviations of 5 % in 1000 trials are 1.4 %.
-        assert!(share <= nominal + 1.4, "{rounds} rounds: {share} %");
+fn runs_that_scatter_by_far_more_than_the_threshold_are_called_different_no_more_often() {
+    // In 100 sittings more than five are then called wrongly once in a hundred such series; two ways, once in thirty.
+    for (name, disturbance, limit) in [
+        ("measured", measured as Disturbance, 1.8),
+        ("rough", rough, 1.8),
+        ("skewed", skewed, 1.8),
+        ("two ways", two_ways, 2.4),
+        ("drifting", rough_and_drifting, 1.0),
+    ] {
+        let share = alarms_in(&abba(6), 0.0, disturbance, 2 * TRIALS);
+        // Two standard deviations of 2 % in 2000 trials are 0.6 %.
+        assert!(share <= limit + 0.6, "{name}: {share} %");
     }
-    // Three times as much as such runs differ is found, though.
+    // Below six rounds it is the interval alone that is wrong in 2/70 and 8/252, and the noise plays no part.
+    for rounds in [4, 5, 8, 10] {
+        let share = alarms(&abba(rounds), 0.0, measured);
+        assert!(share <= 3.2 + 1.1, "{rounds} rounds: {share} %");
+    }
+}
+
+/// Where both runs of a pair share what disturbs them, what is the same in all pairs is found however much that is.
+#[test]
+fn what_pairs_share_hides_nothing() {
+    let mut dice = Dice(20_261_201);
+    let mut found = 0;
+    for _ in 0..TRIALS {
+        let shared: Vec<f64> = (0..6).map(|_| 0.1 * dice.normal()).collect();
+        let mut arm = |change: f64| -> Vec<f64> {
+            shared.iter().map(|shared| (shared + SIGMA * dice.normal() + change).exp()).collect()
+        };
+        let (a, b) = (arm(0.0), arm(0.06));
+        let verdict = Comparison::between(&a, &b, Order::InTurn, Goal::Higher, THRESHOLD).unwrap().verdict;
+        found += u32::from(verdict == Verdict::Better);
+    }
+    assert!(found >= TRIALS * 90 / 100, "{found} of {TRIALS}");
+}
+
+#[test]
+fn three_times_what_real_runs_scatter_is_found() {
     let scatter =
         LOOPBACK.map(|log| (f64::from(log) / 1000.0).powi(2)).iter().sum::<f64>() / LOOPBACK.len() as f64;
     let found = alarms(&abba(6), 3.0 * scatter.sqrt(), measured);

@@ -1,7 +1,8 @@
 //! What a comparison says.
 
 use super::{
-    Change, Goal, LEAST_ROUNDS, Noise, Oddity, Order, exact_p_paired, exact_p_two_sample, oddities, relative,
+    Change, Goal, LEAST_ROUNDS, Noise, Oddity, Order, PAIRED_FROM, exact_p_paired, exact_p_two_sample,
+    oddities, relative,
 };
 
 /// What can be said of B against A.
@@ -9,7 +10,7 @@ use super::{
 pub enum Verdict {
     /// Fewer than four rounds, or arms that were run one after the other: no verdict is given.
     TooFewRounds,
-    /// The interval excludes "no change" on the good side, and the change is worth acting on.
+    /// The interval excludes "no change" on the good side, and the change is worth acting on and more than luck.
     Better,
     /// The same on the bad side.
     Worse,
@@ -17,7 +18,8 @@ pub enum Verdict {
     BelowThreshold,
     /// The whole interval lies within the threshold: evidence that there is no change that matters.
     Equal,
-    /// The interval holds both "no change" and one that matters: the measurement could not tell.
+    /// The interval holds both "no change" and one that matters, or the change may be luck: the measurement could not
+    /// tell.
     NoMeasurableDifference,
 }
 
@@ -46,6 +48,9 @@ pub struct Comparison {
     pub oddities: [Vec<Oddity>; 2],
     /// The chance of such a difference between arms that are alike, where it can be enumerated.
     pub p: Option<f64>,
+    /// The smallest change, in logarithms, that is called "better" or "worse" among rounds that scatter like these; 0 below
+    /// six rounds.
+    pub least: f64,
     /// The verdict.
     pub verdict: Verdict,
 }
@@ -57,19 +62,24 @@ impl Comparison {
         let change = Change::between(a, b, order)?;
         let logs = |values: &[f64]| values.iter().map(|value| value.ln()).collect::<Vec<_>>();
         let (a_logs, b_logs) = (logs(a), logs(b));
-        let p = if change.paired {
-            exact_p_paired(&a_logs.iter().zip(&b_logs).map(|(a, b)| b - a).collect::<Vec<_>>())
+        let differences: Option<Vec<f64>> =
+            change.paired.then(|| a_logs.iter().zip(&b_logs).map(|(a, b)| b - a).collect());
+        let p = if let Some(differences) = &differences {
+            exact_p_paired(differences)
         } else if a.len().min(b.len()) >= LEAST_ROUNDS {
             exact_p_two_sample(&a_logs, &b_logs)
         } else {
             None
         };
+        let noise = [Noise::of(a), Noise::of(b)];
+        let least = least_change(noise, [a.len(), b.len()], differences.as_deref());
         Some(Self {
             change,
-            noise: [Noise::of(a), Noise::of(b)],
+            noise,
+            least,
             oddities: [oddities(a, threshold), oddities(b, threshold)],
             p: p.filter(|_| order != Order::Blocked),
-            verdict: judge(change, order, goal, threshold),
+            verdict: judge(change, least, order, goal, threshold),
         })
     }
 
@@ -79,16 +89,53 @@ impl Comparison {
         (relative(self.change.log_ratio), interval)
     }
 
-    /// How many rounds it would take for an interval that reaches as far as `threshold` to either side, if these
-    /// `rounds` are typical: its width shrinks with their root.
+    /// How many rounds it would take for an interval that reaches as far as `threshold` to either side, or for a change like
+    /// this to be more than luck, if these `rounds` are typical: both shrink with their root.
     pub fn rounds_wanted(&self, rounds: usize, threshold: f64) -> Option<usize> {
         let (low, high) = self.change.interval?;
-        let wider = (high - low) / 2.0 / threshold.ln_1p();
+        let wider = if self.may_be_luck() {
+            self.least / self.change.log_ratio.abs()
+        } else {
+            (high - low) / 2.0 / threshold.ln_1p()
+        };
         Some((rounds as f64 * wider * wider).ceil() as usize)
+    }
+
+    /// Whether the interval excludes "no change", but the change is so small beside the noise that it may be luck all the
+    /// same.
+    pub fn may_be_luck(&self) -> bool {
+        let excludes = self.change.interval.is_some_and(|(low, high)| low > 0.0 || high < 0.0);
+        excludes && self.change.log_ratio.abs() < self.least
     }
 }
 
-fn judge(change: Change, order: Order, goal: Goal, threshold: f64) -> Verdict {
+/// What a change must reach in standard errors of an arm, its noise over the root of its rounds. Six differences that have all
+/// the same sign by luck, as they have in 2 of 64 sittings, are small in half of those, and never are where there is a change of
+/// three times the noise: `simulation` has the figures. Of fewer than six rounds the noise is their range, which a lone slow
+/// one blows up: there it would hide every other change.
+const STANDARD_ERRORS: f64 = 3.0;
+/// The same in standard errors of the differences of pairs, which is enough: the arms' noise has what both runs of a pair share
+/// in it. Six alike differences get there in 1 of 250 sittings.
+const STANDARD_ERRORS_OF_PAIRS: f64 = 5.0;
+
+fn least_change(noise: [Option<Noise>; 2], rounds: [usize; 2], differences: Option<&[f64]>) -> f64 {
+    if rounds[0].min(rounds[1]) < PAIRED_FROM {
+        return 0.0;
+    }
+    let error = |arm: usize| noise[arm].map_or(0.0, |noise| noise.sigma / (rounds[arm] as f64).sqrt());
+    let of_arms = STANDARD_ERRORS * error(0).max(error(1));
+    differences.map_or(of_arms, |them| of_arms.min(STANDARD_ERRORS_OF_PAIRS * standard_error(them)))
+}
+
+/// Of the mean of two values or more.
+fn standard_error(values: &[f64]) -> f64 {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (squares / (n - 1.0) / n).sqrt()
+}
+
+fn judge(change: Change, least: f64, order: Order, goal: Goal, threshold: f64) -> Verdict {
     let Some((low, high)) = change.interval.filter(|_| order != Order::Blocked) else {
         return Verdict::TooFewRounds;
     };
@@ -97,10 +144,12 @@ fn judge(change: Change, order: Order, goal: Goal, threshold: f64) -> Verdict {
         let within = low > -threshold && high < threshold;
         return if within { Verdict::Equal } else { Verdict::NoMeasurableDifference };
     }
-    match (change.log_ratio.abs() >= threshold, (change.log_ratio > 0.0) == (goal == Goal::Higher)) {
-        (false, _) => Verdict::BelowThreshold,
-        (true, true) => Verdict::Better,
-        (true, false) => Verdict::Worse,
+    let size = change.log_ratio.abs();
+    match (change.log_ratio > 0.0) == (goal == Goal::Higher) {
+        _ if size < threshold => Verdict::BelowThreshold,
+        _ if size < least => Verdict::NoMeasurableDifference,
+        true => Verdict::Better,
+        false => Verdict::Worse,
     }
 }
 
@@ -163,6 +212,34 @@ mod tests {
         assert_eq!(three.verdict, Verdict::TooFewRounds);
         let four = Comparison::between(&a[..4], &b[..4], Order::InTurn, Goal::Higher, 0.01).unwrap();
         assert_eq!(four.verdict, Verdict::Better);
+    }
+
+    #[test]
+    fn differences_that_agree_by_luck_are_small_beside_the_noise() {
+        // Logarithms; the noise of A is 1.4826 × the median of the deviations 0.1, 0.2, 0.3 (twice each): 0.2965.
+        let a = [-0.3, -0.2, -0.1, 0.1, 0.2, 0.3];
+        let of = |by: [f64; 6]| {
+            let b: Vec<f64> = a.iter().zip(by).map(|(a, by)| (a + by).exp()).collect();
+            let compared =
+                Comparison::between(&a.map(f64::exp), &b, Order::InTurn, Goal::Higher, 0.01).unwrap();
+            assert!(compared.change.interval.unwrap().0 > 0.0);
+            compared
+        };
+        let small = of([0.1, 0.1, 0.1, 0.3, 0.3, 0.3]);
+        // B is twice as noisy: its logarithms are -0.2, -0.1, 0, 0.4, 0.5, 0.6, deviations 0.2, 0.3, 0.4 from 0.2.
+        let (arms, pairs) = (3.0 * 1.4826 * 0.3 / 6_f64.sqrt(), 5.0 * (0.012_f64 / 6.0).sqrt());
+        assert!((small.least - pairs).abs() < 1e-9 && pairs < arms, "{small:?}");
+        assert_eq!((small.verdict, small.may_be_luck()), (Verdict::NoMeasurableDifference, true));
+        // The change is 0.2, and 6 · (0.2236 / 0.2)² is 7.5.
+        assert_eq!(small.rounds_wanted(6, 0.01), Some(8));
+        // Pairs that differ more than the arms: -0.25, 0.6, 0, 0.8, 0.25, 0.4 are 0.3 from 0.325 by their median.
+        let loose = of([0.05, 0.8, 0.1, 0.7, 0.05, 0.1]);
+        assert!((loose.least - arms).abs() < 1e-9, "{loose:?}");
+        assert_eq!(of([0.5, 0.6, 0.5, 0.6, 0.5, 0.6]).verdict, Verdict::Better);
+        // What is the same in all pairs is no luck, however much both runs of a pair share.
+        assert_eq!(of([0.2; 6]).verdict, Verdict::Better);
+        // One that does not matter is said to be one, and asserts nothing.
+        assert_eq!(of([0.001; 6]).verdict, Verdict::BelowThreshold);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::recording::Figure;
 /// The shape's name.
 pub const SCHEMA: &str = "linkproof/comparison.v1";
 /// The method's name; it changes with anything that could change a verdict.
-const METHOD: &str = "hodges-lehmann-95/1";
+const METHOD: &str = "hodges-lehmann-95/2";
 
 /// The document.
 #[derive(Serialize)]
