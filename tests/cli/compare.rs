@@ -89,6 +89,42 @@ fn what_is_worse_exits_1_and_says_by_how_much() {
 }
 
 #[test]
+fn where_nothing_is_decided_it_says_what_to_do() {
+    let quiet = [10.0, 10.01, 9.99, 10.02, 9.98, 10.0];
+    let with_lone = [10.0, 10.01, 4.0, 10.02, 9.98, 10.0];
+    let slower = quiet.map(|gbit| gbit * 0.9);
+    let rough = [10.0, 13.5, 7.4, 12.2, 8.2, 11.1];
+    let shuffled = [12.0, 7.3, 10.2, 8.1, 13.4, 11.0];
+    let shares = [1.02, 1.25, 1.05, 1.3, 1.03, 1.2];
+    let a_little_more: [f64; 6] = std::array::from_fn(|round| rough[round] * shares[round]);
+    for (a, b, advice) in [
+        (
+            &with_lone,
+            &slower,
+            "round 3 of a is unlike the others, which widens the interval: see what disturbed it",
+        ),
+        (
+            &rough,
+            &shuffled,
+            "rounds scatter too much to tell a change of 1 % from none: make the runs longer",
+        ),
+        (&rough, &a_little_more, "a change this small beside the noise may be luck: about "),
+    ] {
+        let folder = folder();
+        sitting(folder.path(), a, b);
+        let run = compare(folder.path(), "a=DIR/a-*.json b=DIR/b-*.json");
+        run.exits(0);
+        assert!(run.stdout.contains("no measurable difference"), "{}", run.stdout);
+        assert!(run.stdout.contains(advice), "{}", run.stdout);
+    }
+    let folder = folder();
+    let twice = |arm: [f64; 6], again: [f64; 6]| [arm, again].concat();
+    sitting(folder.path(), &twice(with_lone, quiet), &twice(slower, slower));
+    let run = compare(folder.path(), "a=DIR/a-*.json b=DIR/b-*.json");
+    run.exits(1).says(&["b is worse than a"]);
+}
+
+#[test]
 fn three_rounds_show_the_lone_slow_one_and_decide_nothing() {
     let folder = folder();
     sitting(folder.path(), &[0.27, 0.271, 0.269], &[39.180, 44.458, 18.763]);

@@ -109,10 +109,43 @@ fn way_out(pair: &Pair) -> Option<String> {
     match judged.comparison.verdict {
         Verdict::TooFewRounds => Some("for a verdict run both in turn (A B B A …), six runs each".to_owned()),
         Verdict::NoMeasurableDifference => {
-            let wanted = judged.comparison.rounds_wanted(judged.fewest_rounds(), judged.threshold)?;
-            let threshold = crate::words::percent(judged.threshold);
-            Some(format!("about {wanted} rounds each would tell a change of {threshold} from none"))
+            lone_round(pair)
+                .map(|which| {
+                    format!(
+                        "{which} is unlike the others, which widens the interval: see what disturbed it and measure both anew, \
+                         or with twelve rounds each, which bear one such"
+                    )
+                })
+                .or_else(|| more_rounds(judged))
         }
+        _ => None,
+    }
+}
+
+/// Rounds that nobody will measure.
+const TOO_MANY_ROUNDS: usize = 100;
+
+fn more_rounds(judged: &Judged) -> Option<String> {
+    let wanted = judged.comparison.rounds_wanted(judged.fewest_rounds(), judged.threshold)?;
+    let threshold = crate::words::percent(judged.threshold);
+    Some(if judged.comparison.may_be_luck() {
+        format!("a change this small beside the noise may be luck: about {wanted} rounds each would tell")
+    } else if wanted > TOO_MANY_ROUNDS {
+        format!(
+            "rounds scatter too much to tell a change of {threshold} from none: make the runs longer, see what disturbs \
+             them, or say with --threshold what matters"
+        )
+    } else {
+        format!("about {wanted} rounds each would tell a change of {threshold} from none")
+    })
+}
+
+/// The only odd round of the primary figure: `round 3 of rdma`.
+fn lone_round(pair: &Pair) -> Option<String> {
+    let odd = [0, 1].map(|arm| json::odd(&pair.primary.judged.comparison, arm));
+    match (odd[0].as_slice(), odd[1].as_slice()) {
+        ([round], []) => Some(format!("round {} of {}", round + 1, pair.baseline)),
+        ([], [round]) => Some(format!("round {} of {}", round + 1, pair.arm)),
         _ => None,
     }
 }
