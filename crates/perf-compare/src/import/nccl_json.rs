@@ -29,6 +29,7 @@ struct Config {
     warmup_iters: Option<Scalar>,
     iterations: Option<Scalar>,
     aggregated_iterations: Option<Scalar>,
+    validation: Option<Scalar>,
     graph: Option<Scalar>,
     blocking_collectives: Option<Scalar>,
     #[serde(default)]
@@ -185,9 +186,16 @@ fn conditions(report: &Report) -> BTreeMap<String, String> {
     add("nccl-tests.warmup_iters", config.warmup_iters.as_ref().map(Scalar::text));
     add("nccl-tests.iterations", config.iterations.as_ref().map(Scalar::text));
     add("nccl-tests.aggregated_iterations", config.aggregated_iterations.as_ref().map(Scalar::text));
+    add("nccl-tests.nthreads", given(config.nthreads));
+    add("nccl-tests.ngpus", given(config.ngpus));
+    add("nccl-tests.validation", config.validation.as_ref().map(Scalar::text));
     add("nccl-tests.graph", config.graph.as_ref().map(Scalar::text));
     add("nccl-tests.blocking_collectives", config.blocking_collectives.as_ref().map(Scalar::text));
     all
+}
+
+fn given(count: usize) -> Option<String> {
+    (count > 0).then(|| count.to_string())
 }
 
 /// Of a process with several GPUs only the first is listed, in the versions that have this document.

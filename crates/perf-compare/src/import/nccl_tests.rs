@@ -64,11 +64,32 @@ fn conditions(text: &str) -> BTreeMap<String, String> {
     }
     if let Some(version) = comments().find(|line| line.starts_with("nccl-tests version")) {
         all.insert("version".to_owned(), version.to_owned());
+        let library = version.split_once("nccl-library=").map(|(_, library)| library.to_owned());
+        all.extend(library.map(|library| ("nccl-tests.nccl_version".to_owned(), library)));
     }
-    if let Some(parameters) = comments().find(|line| line.starts_with("nThread")) {
-        all.insert("nccl-tests.parameters".to_owned(), parameters.to_owned());
-    }
+    all.extend(comments().find(|line| line.starts_with("nThread")).map(parameters).unwrap_or_default());
     all
+}
+
+/// `warmup iters: 5 iters: 20 graph: 0`, by the names that the JSON has. Which sizes were measured the points tell.
+fn parameters(line: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut name: Vec<&str> = Vec::new();
+    for word in line.split_whitespace() {
+        if name.is_empty() || !word.starts_with(|c: char| c.is_ascii_digit() || c == '-') {
+            name.push(word.trim_end_matches(':'));
+            continue;
+        }
+        let known = match name.join("_").as_str() {
+            "minBytes" | "maxBytes" | "step" => None,
+            "iters" => Some("iterations".to_owned()),
+            "agg_iters" => Some("aggregated_iterations".to_owned()),
+            other => Some(other.to_lowercase().replace("nthread", "nthreads")),
+        };
+        found.extend(known.map(|known| (format!("nccl-tests.{known}"), word.to_owned())));
+        name.clear();
+    }
+    found
 }
 
 fn columns_of(heading: &str) -> Option<Columns> {
