@@ -280,7 +280,7 @@ fn sample(name: &str) -> String {
 fn every_other_tools_result_is_imported_into_valid_documents() {
     let folder = folder();
     for (format, prefix, count) in
-        [("perftest", "perftest-", 7), ("nccl-tests", "nccl-tests", 4), ("osu", "osu-", 5), ("imb", "imb", 1)]
+        [("perftest", "perftest-", 7), ("nccl-tests", "nccl-tests", 8), ("osu", "osu-", 5), ("imb", "imb", 1)]
     {
         let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/imports");
         let names = samples.read_dir().expect("the corpus").flatten().map(|entry| entry.file_name());

@@ -17,6 +17,8 @@ struct Report {
     config: Config,
     results: Vec<Row>,
     out_of_bounds: Option<OutOfBounds>,
+    #[serde(default)]
+    errors: Vec<Option<String>>,
     end_time: Option<String>,
 }
 
@@ -169,6 +171,8 @@ fn faults(report: &Report) -> Vec<String> {
     if wrong > 0.0 || out_of_bounds {
         faults.push(format!("wrong-data: {wrong} elements were wrong"));
     }
+    let errors = report.errors.iter().flatten().filter(|error| !error.trim().is_empty());
+    faults.extend(errors.map(|error| format!("an error was noted: {}", error.trim())));
     if report.out_of_bounds.is_none() || report.end_time.is_none() {
         faults.push("it ends before its summary: the run was cut short".to_owned());
     }

@@ -22,6 +22,10 @@ const SAMPLES: &[(Format, &str)] = &[
     (Format::NcclTests, PER_ITERATION),
     (Format::NcclTests, NCCL_H200),
     (Format::NcclTests, NCCL_JSON),
+    (Format::NcclTests, NCCL_REDUCE),
+    (Format::NcclTests, NCCL_REDUCE_JSON),
+    (Format::NcclTests, NCCL_ALL_GATHER),
+    (Format::NcclTests, NCCL_SENDRECV),
     (Format::Osu, OSU_BANDWIDTH),
     (Format::Osu, OSU_ALLREDUCE),
     (Format::Osu, include_str!("../../../../fuzz/corpus/imports/osu-old.txt")),
@@ -38,6 +42,12 @@ const LATENCY_JSON: &str = include_str!("../../../../fuzz/corpus/imports/perftes
 const PER_ITERATION: &str = include_str!("../../../../fuzz/corpus/imports/nccl-tests-per-iteration.txt");
 /// As alltoall_perf of nccl-tests 2.19.6 printed it with NCCL 2.28.3, two ranks on one H200.
 const NCCL_H200: &str = include_str!("../../../../fuzz/corpus/imports/nccl-tests-h200.txt");
+/// The table and the JSON of one run of reduce_perf there, and tables of all_gather_perf of a lone rank, which begins with a row of
+/// nothing, and of sendrecv_perf -N 3.
+const NCCL_REDUCE: &str = include_str!("../../../../fuzz/corpus/imports/nccl-tests-reduce.txt");
+const NCCL_REDUCE_JSON: &str = include_str!("../../../../fuzz/corpus/imports/nccl-tests-reduce.json");
+const NCCL_ALL_GATHER: &str = include_str!("../../../../fuzz/corpus/imports/nccl-tests-all-gather.txt");
+const NCCL_SENDRECV: &str = include_str!("../../../../fuzz/corpus/imports/nccl-tests-sendrecv.txt");
 const NCCL_JSON: &str = include_str!("../../../../fuzz/corpus/imports/nccl-tests.json");
 const OSU_BANDWIDTH: &str = include_str!("../../../../fuzz/corpus/imports/osu-bandwidth.txt");
 const OSU_ALLREDUCE: &str = include_str!("../../../../fuzz/corpus/imports/osu-allreduce.txt");
@@ -126,6 +136,44 @@ fn nccl_tests_parameters_are_conditions_of_their_own() {
     let missing: Vec<&String> =
         recording.conditions.keys().filter(|name| !json.contains_key(*name)).collect();
     assert_eq!(missing, ["nccl-tests.unalign", "version"]);
+}
+
+#[test]
+fn nccl_tests_table_and_json_of_one_run_are_the_same() {
+    let [table, json] = [NCCL_REDUCE, NCCL_REDUCE_JSON].map(|text| read(Format::NcclTests, text));
+    assert_eq!((table.operation.as_str(), table.points.len(), table.faults.len()), ("collectives", 6, 0));
+    assert_eq!((&table.operation, &table.faults), (&json.operation, &json.faults));
+    for (of_table, of_json) in table.points.iter().zip(&json.points) {
+        assert_eq!(of_table.key, of_json.key);
+        assert!(of_table.key.what.starts_with("reduce float sum root 0"), "{:?}", of_table.key);
+        // The table's times have two decimals, the JSON's four.
+        let apart = (of_table.rounds[0] / of_json.rounds[0] - 1.0).abs();
+        assert!(apart < 0.005 / 490.0, "{of_table:?} {of_json:?}");
+    }
+    for (name, value) in &json.conditions {
+        assert!(
+            name.ends_with("blocking_collectives") || table.conditions.get(name) == Some(value),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn nccl_tests_rows_of_nothing_are_left_out_and_repeats_are_rounds() {
+    let lone = read(Format::NcclTests, NCCL_ALL_GATHER);
+    assert_eq!((lone.points.len(), lone.conditions["plan.n_ranks"].as_str()), (10, "1"));
+    let at = key("all_gather float in place", 8192, Figure::AlgBandwidth);
+    assert!((value(&lone, &at) - 8192.0 / 0.28 / 1e3).abs() < 1e-12);
+    let again = read(Format::NcclTests, NCCL_SENDRECV);
+    let rounds: Vec<usize> = again.points.iter().map(|point| point.rounds.len()).collect();
+    assert_eq!(rounds, [3, 3]);
+    assert_eq!(again.points[0].rounds[1], 1_048_576.0 / 2367.15 / 1e3);
+}
+
+#[test]
+fn errors_that_nccl_tests_noted_are_faults() {
+    let noted = NCCL_REDUCE_JSON.replace("\"errors\":[\"\"]", "\"errors\":[\"\",\"rank 1: timed out\"]");
+    assert_eq!(read(Format::NcclTests, &noted).faults, ["an error was noted: rank 1: timed out"]);
 }
 
 #[test]
@@ -240,9 +288,9 @@ fn osu_tables_by_their_headings() {
     assert_eq!(value(&collective, &key("allreduce", 1 << 20, Figure::Mean)), 412.75);
     assert_eq!(collective.conditions["osu.datatype"], "MPI_INT");
     let of_other = |index: usize| read(Format::Osu, SAMPLES[index].1);
-    assert_eq!(value(&of_other(13), &key("", 8, Figure::Mean)), 1.31);
-    assert_eq!(value(&of_other(14), &key("", 8, Figure::P99)), 2.1);
-    assert_eq!(value(&of_other(15), &key("barrier", 0, Figure::Mean)), 3.42);
+    assert_eq!(value(&of_other(17), &key("", 8, Figure::Mean)), 1.31);
+    assert_eq!(value(&of_other(18), &key("", 8, Figure::P99)), 2.1);
+    assert_eq!(value(&of_other(19), &key("barrier", 0, Figure::Mean)), 3.42);
     let torn = refusal(&OSU_ALLREDUCE.replace("412.75 ", "412.75.1 "), Format::Osu);
     assert!(torn.starts_with("line 6: expected a number for each column, found 1048576"), "{torn}");
     assert!(refusal("", Format::Osu).starts_with("it has no title"));
