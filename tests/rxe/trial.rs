@@ -90,7 +90,7 @@ const REPORTS: &[Report] = &[
         vm: Vm::A,
         command: "write-bw -n 5 -u 12 --retry-count 1",
         named: &["completion"],
-        remedy: "see that UDP port 4791 passes in both directions",
+        remedy: "-x 2 on the client makes it IPv6",
         ..REPORT
     },
     Report {

@@ -7,6 +7,7 @@ use rdma_sys as sys;
 
 use crate::device::{Context, SOFT_ROCE, SOFTNIC};
 use crate::error::Result;
+use crate::gid::OtherPair;
 use crate::mr::resource_error;
 
 /// A completion queue; holds its device open.
@@ -77,8 +78,18 @@ impl CompletionStatus {
         self.knowledge().1
     }
 
-    /// What to look at first, on the emulation `software` if it is one.
-    pub fn hint(self, software: Option<&str>) -> Option<&'static str> {
+    /// What to look at first, on the emulation `software` if it is one, and what to try where the ends could use `other` GIDs.
+    pub fn hint(self, software: Option<&str>, other: Option<&OtherPair>) -> Option<String> {
+        let hint = self.first_look(software)?;
+        // A firewall or a switch may drop one family and let the other pass.
+        let is_lost_on_the_way = self.0 == sys::IBV_WC_RETRY_EXC_ERR && software != Some(SOFTNIC);
+        Some(match other.filter(|_| is_lost_on_the_way) {
+            Some(other) => format!("{hint}; or try other addresses, which both ends have: {}", other.how()),
+            None => hint.to_owned(),
+        })
+    }
+
+    fn first_look(self, software: Option<&str>) -> Option<&'static str> {
         match (self.0, software) {
             (sys::IBV_WC_RETRY_EXC_ERR, Some(SOFTNIC)) => Some(
                 "see that the peer's process lives, and that both run on one machine as one user, in one network namespace \
@@ -160,6 +171,7 @@ impl CompletionStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gid::{Gid, GidEntry, GidType};
 
     #[test]
     fn every_status_has_the_name_that_verbs_gives_it() {
@@ -171,17 +183,34 @@ mod tests {
 
     #[test]
     fn an_invalid_request_on_soft_roce_is_its_own() {
-        assert!(CompletionStatus(9).hint(Some(SOFT_ROCE)).unwrap().contains("--qp-timeout 18"));
-        assert_eq!(CompletionStatus(9).hint(None), None);
-        assert_eq!(CompletionStatus(9).hint(Some("softnic")), None);
+        assert!(CompletionStatus(9).hint(Some(SOFT_ROCE), None).unwrap().contains("--qp-timeout 18"));
+        assert_eq!(CompletionStatus(9).hint(None, None), None);
+        assert_eq!(CompletionStatus(9).hint(Some("softnic"), None), None);
     }
 
     #[test]
     fn silence_has_other_causes_on_a_device_that_has_no_network() {
         let lost = CompletionStatus(12);
-        assert!(lost.hint(None).unwrap().contains("UDP port 4791"));
-        assert!(lost.hint(Some("rxe")).unwrap().contains("UDP port 4791"));
-        assert!(lost.hint(Some("softnic")).unwrap().contains("on one machine"));
-        assert_eq!(CompletionStatus(5).hint(Some("softnic")), None);
+        assert!(lost.hint(None, None).unwrap().contains("UDP port 4791"));
+        assert!(lost.hint(Some("rxe"), None).unwrap().contains("UDP port 4791"));
+        assert!(lost.hint(Some("softnic"), None).unwrap().contains("on one machine"));
+        assert_eq!(CompletionStatus(5).hint(Some("softnic"), None), None);
+    }
+    #[test]
+    fn where_packets_are_lost_another_family_is_there_to_be_tried() {
+        let entry = |gid: &str| GidEntry {
+            index: 2,
+            gid: Gid(gid.parse().unwrap()),
+            gid_type: GidType::RoceV2,
+            netdev: None,
+            prefix_len: None,
+        };
+        let other = OtherPair { client: entry("fd77::2"), server: entry("fd77::1") };
+        let hint =
+            |status, software| CompletionStatus(status).hint(software, Some(&other)).unwrap_or_default();
+        assert!(hint(12, Some(SOFT_ROCE)).ends_with("-x 2 on the client makes it IPv6 (fd77::2 to fd77::1)"));
+        assert!(hint(12, None).contains("UDP port 4791") && hint(12, None).contains("-x 2"));
+        assert!(!hint(12, Some(SOFTNIC)).contains("-x 2"));
+        assert!(!hint(9, Some(SOFT_ROCE)).contains("-x 2"));
     }
 }

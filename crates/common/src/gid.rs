@@ -95,6 +95,30 @@ pub struct Addressing {
     pub server: Option<GidEntry>,
     /// Why these.
     pub reason: String,
+    /// Entries of another address family that would do as well, where there are some.
+    pub other: Option<OtherPair>,
+}
+
+/// Entries that two ends could use instead of those that they use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherPair {
+    /// The client's.
+    pub client: GidEntry,
+    /// The server's.
+    pub server: GidEntry,
+}
+
+impl OtherPair {
+    /// How a user comes to use it: the server takes what fits the client's.
+    pub fn how(&self) -> String {
+        format!(
+            "-x {} on the client makes it {} ({} to {})",
+            self.client.index,
+            self.client.gid.family().name(),
+            self.client.gid.ip(),
+            self.server.gid.ip()
+        )
+    }
 }
 
 impl Addressing {
@@ -250,16 +274,14 @@ pub fn choose(client: &LinkOffer, server: &LinkOffer) -> Result<Addressing> {
             client: None,
             server: None,
             reason: "InfiniBand in one subnet: addressed by LID".to_owned(),
+            other: None,
         });
     }
     best_pair(client, server).ok_or_else(|| no_pair(client, server))
 }
 
 fn best_pair(client: &LinkOffer, server: &LinkOffer) -> Option<Addressing> {
-    let pairs = client.gids.iter().flat_map(|ours| server.gids.iter().map(move |theirs| (ours, theirs)));
-    let (ours, theirs) = pairs
-        .filter(|(ours, theirs)| ours.fits(theirs))
-        .max_by_key(|(ours, theirs)| Rank::of(ours, theirs))?;
+    let (ours, theirs) = best_of(client, server, |_, _| true)?;
     let kind = kind_of(ours);
     let reason = match (client.gid_forced, server.gid_forced) {
         (true, true) => "--gid-index on both ends".to_owned(),
@@ -271,7 +293,30 @@ fn best_pair(client: &LinkOffer, server: &LinkOffer) -> Option<Addressing> {
         }
         (false, false) => Rank::of(ours, theirs).reason(ours),
     };
-    Some(Addressing { client: Some(ours.clone()), server: Some(theirs.clone()), reason })
+    let other = other_pair(client, server, (ours, theirs));
+    Some(Addressing { client: Some(ours.clone()), server: Some(theirs.clone()), reason, other })
+}
+
+fn best_of<'a>(
+    client: &'a LinkOffer,
+    server: &'a LinkOffer,
+    wanted: impl Fn(&GidEntry, &GidEntry) -> bool,
+) -> Option<(&'a GidEntry, &'a GidEntry)> {
+    let pairs = client.gids.iter().flat_map(|ours| server.gids.iter().map(move |theirs| (ours, theirs)));
+    pairs
+        .filter(|(ours, theirs)| ours.fits(theirs) && wanted(ours, theirs))
+        .max_by_key(|(ours, theirs)| Rank::of(ours, theirs))
+}
+
+/// The best pair of another family than the one that is used. What drops the one may let the other pass.
+fn other_pair(client: &LinkOffer, server: &LinkOffer, used: (&GidEntry, &GidEntry)) -> Option<OtherPair> {
+    let (ours, theirs) = best_of(client, server, |ours, _| {
+        let family = ours.gid.family();
+        // Link-local addresses reach one segment, which ends in one subnet are on.
+        let may_reach = family != GidFamily::LinkLocal || used.0.shares_subnet(used.1);
+        ours.gid_type == used.0.gid_type && family != used.0.gid.family() && may_reach
+    })?;
+    Some(OtherPair { client: ours.clone(), server: theirs.clone() })
 }
 
 fn no_pair(client: &LinkOffer, server: &LinkOffer) -> Error {
@@ -342,6 +387,21 @@ mod tests {
             choose(&offer(table("10.0.0.1", 1, Some(24))), &offer(table("10.0.0.2", 2, Some(24)))).unwrap();
         assert_eq!(indexes(&chosen), (3, 3));
         assert_eq!(chosen.reason, "RoCE v2, IPv4-mapped: the ends share its subnet");
+    }
+
+    #[test]
+    fn entries_of_another_family_that_would_do_are_kept() {
+        let end = |v4: &str, host| offer(table(v4, host, Some(24)));
+        let chosen = choose(&end("10.0.0.1", 1), &end("10.0.0.2", 2)).unwrap();
+        assert_eq!(chosen.other.unwrap().how(), "-x 4 on the client makes it IPv6 (fd77::1 to fd77::2)");
+        // With link-local addresses only, where both are on one segment.
+        let two = |v4: &str, host| offer(table(v4, host, Some(24))[..4].to_vec());
+        let other = |ours: &str, theirs: &str| choose(&two(ours, 1), &two(theirs, 2)).unwrap().other;
+        assert_eq!(other("10.0.0.1", "10.0.0.2").map(|other| other.client.index), Some(1));
+        assert_eq!(other("10.0.0.1", "10.9.0.2"), None);
+        // What the user has named is not to be second-guessed.
+        let forced = LinkOffer { gid_forced: true, ..offer(table("10.0.0.1", 1, Some(24))[3..4].to_vec()) };
+        assert_eq!(choose(&forced, &end("10.0.0.2", 2)).unwrap().other, None);
     }
 
     #[test]

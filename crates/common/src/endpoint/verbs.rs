@@ -15,6 +15,7 @@ use self::posting::{Lane, Write};
 use super::{Endpoint, List, PingPong, Signal};
 use crate::cq::{CompletionQueue, CompletionStatus};
 use crate::error::{Error, ErrorKind, Result, show_errno};
+use crate::gid::OtherPair;
 use crate::plan::{Regions, Slots};
 use crate::qp::{Qpn, QueuePair};
 
@@ -29,6 +30,8 @@ pub struct DeviceLabel {
     pub name: String,
     /// Which emulation it is, if it is one.
     pub software: Option<String>,
+    /// GIDs of another family that it could use with the peer, as far as that is known.
+    pub other: Option<OtherPair>,
 }
 
 /// A queue pair and the memory on both ends that its writes go between.
@@ -108,7 +111,7 @@ impl<P: Posting> VerbsEndpoint<P> {
             ),
         )
         .fact("meaning", status.meaning());
-        match status.hint(self.device.software.as_deref()) {
+        match status.hint(self.device.software.as_deref(), self.device.other.as_ref()) {
             Some(hint) => error.hint(hint),
             None => error,
         }

@@ -176,7 +176,7 @@ impl Half {
             memory,
             posting,
             post_list: plan.post_list,
-            device: DeviceLabel { name: ours.device, software: ours.software },
+            device: DeviceLabel { name: ours.device, software: ours.software, other: None },
             context: Arc::clone(&chosen.context),
             port_num: chosen.port.port_num,
             counters,
@@ -218,7 +218,8 @@ pub(super) fn bring_up(
         dlid: agreed.peer_lid(),
         path_mtu: agreed.path_mtu(),
     };
-    let session = half.connect(channel, ground, &peer, &path)?;
+    let mut session = half.connect(channel, ground, &peer, &path)?;
+    session.device.other = addressing.other.clone();
     let link = link(agreed.path_mtu(), &addressing.reason, role, ours.into(), end.into());
     Ok((session, link, memory))
 }

@@ -93,7 +93,7 @@ pub(super) fn connect(
         regions: Regions::new(&pd),
         control,
         port: end.port,
-        device: DeviceLabel { name, software },
+        device: DeviceLabel { name, software, other: None },
         alarm,
         spin: if here.ranks <= here.processors { SPIN } else { Duration::ZERO },
         limit: Duration::from_secs_f64(plan.timeout_seconds),

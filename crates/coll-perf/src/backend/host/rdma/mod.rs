@@ -286,7 +286,7 @@ impl Rdma {
             completion.vendor_err
         );
         let error = Error::new(ErrorKind::Completion, what).fact("meaning", status.meaning());
-        match status.hint(self.device.software.as_deref()) {
+        match status.hint(self.device.software.as_deref(), None) {
             Some(hint) => error.hint(hint),
             None => error,
         }
