@@ -166,8 +166,8 @@ fn another_adapter_is_not_taken_and_the_connection_manager_is_refused() {
 #[test]
 fn a_path_that_is_gone_for_a_while_shows_in_its_intervals() {
     let Some(lab) = Lab::get("a_path_that_is_gone_for_a_while_shows_in_its_intervals") else { return };
-    // A short queue: that a full one completes in one interval or the next is no news.
-    let command = "write-bw -D 5 --rounds 1 --warmup 0 --interval 500ms -s 4K -t 8";
+    // A full queue holds more than an interval: what is missing shows over several.
+    let command = "write-bw -D 8 --rounds 1 --warmup 0 --interval 500ms";
     let outcome = meet(lab, &Report { script: fault!("flapping"), vm: Vm::A, command, ..REPORT });
     let document = schema::parse(&outcome.stdout);
     let warnings = document["warnings"].as_array().expect("a list");

@@ -25,6 +25,23 @@ pub struct Warning {
     pub hint: String,
 }
 
+/// A stretch of a round in which far less came than in the others.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SlowStretch {
+    /// The message size.
+    pub size_bytes: u64,
+    /// What came in it, in per cent of what came in the middle one of such stretches.
+    pub percent: f64,
+    /// How many intervals it is of.
+    pub intervals: u64,
+    /// The round that it was in, from 0.
+    pub round: u32,
+    /// When it began, from the beginning of that round.
+    pub begin: Duration,
+    /// How long it was.
+    pub elapsed: Duration,
+}
+
 /// Rounds that differ by more than this share of their median are worth a word. Taste: on a quiet host rounds of
 /// the same point agree within 1 to 3 %, so 10 % means that something else took part.
 pub const SPREAD_WORTH_A_WORD_PERCENT: f64 = 10.0;
@@ -102,13 +119,24 @@ impl Warning {
         ))
     }
 
-    /// Of some sizes an interval carried far less than the others: each size, and how much in per cent of the middle
-    /// interval.
-    pub fn slow_intervals(points: &[(u64, f64)]) -> Option<Self> {
-        let worst = points.iter().map(|point| point.1).fold(f64::INFINITY, f64::min);
+    /// Of some sizes an interval, or several in a row, carried far less than the others: the slowest stretch of each size.
+    pub fn slow_intervals(stretches: &[SlowStretch]) -> Option<Self> {
+        let worst = stretches.iter().min_by(|a, b| a.percent.total_cmp(&b.percent))?;
+        let sizes: Vec<(u64, f64)> = stretches.iter().map(|slow| (slow.size_bytes, slow.percent)).collect();
+        let (who, middle) = match worst.intervals {
+            1 => ("an interval".to_owned(), "the middle one"),
+            count => (format!("{count} intervals in a row"), "as many in the middle"),
+        };
         Some(Self::new(
             "slow-intervals",
-            format!("an interval {} carried {worst:.0} % of what the middle one did", at_sizes(points)?),
+            format!(
+                "{who} {} carried {:.0} % of what {middle} did: {}, from {} of round {} on",
+                at_sizes(&sizes)?,
+                worst.percent,
+                show_duration(worst.elapsed),
+                show_duration(worst.begin),
+                worst.round + 1
+            ),
             "for a while the path carried much less, or nothing, which the average of the round hides",
             "compare the time of the slow intervals with the ports' counters and the switches' logs: a link that flaps or \
              retrains looks like this, and so does a host that was stopped",

@@ -57,14 +57,14 @@ pub struct LatencyIntervals {
 }
 
 /// The intervals of one direction of several rounds.
-struct Series<'a> {
+pub(super) struct Series<'a> {
     direction: Direction,
-    rounds: Vec<(&'a Round, &'a Intervals)>,
+    pub(super) rounds: Vec<(&'a Round, &'a Intervals)>,
 }
 
 impl<'a> Series<'a> {
     /// Of `rounds`, in `direction`; `None` where they have no intervals.
-    fn of(direction: Direction, rounds: &[&'a Round]) -> Option<Self> {
+    pub(super) fn of(direction: Direction, rounds: &[&'a Round]) -> Option<Self> {
         let with = |round: &&'a Round| Some((*round, round.intervals.as_ref()?));
         let rounds: Vec<_> =
             rounds.iter().filter(|round| round.direction == direction).filter_map(with).collect();
@@ -76,7 +76,7 @@ impl<'a> Series<'a> {
     }
 
     /// The slowest, and the number of its round.
-    fn slowest(&self) -> Option<(u32, Interval)> {
+    pub(super) fn slowest(&self) -> Option<(u32, Interval)> {
         let slowest = self.rounds.iter().map(|(round, intervals)| (round.round, intervals.slowest));
         slowest.min_by(|a, b| a.1.messages_per_sec().total_cmp(&b.1.messages_per_sec()))
     }
@@ -85,11 +85,11 @@ impl<'a> Series<'a> {
         self.rounds.iter().map(|(_, intervals)| intervals.fastest.messages_per_sec()).fold(0.0, f64::max)
     }
 
-    fn entries(&self) -> impl Iterator<Item = &Interval> {
+    pub(super) fn entries(&self) -> impl Iterator<Item = &Interval> {
         self.rounds.iter().flat_map(|(_, intervals)| &intervals.list)
     }
 
-    fn median_rate(&self) -> Option<f64> {
+    pub(super) fn median_rate(&self) -> Option<f64> {
         let rates: Vec<f64> = self.entries().map(Interval::messages_per_sec).collect();
         Some(RoundStats::of(&rates)?.median)
     }
@@ -145,33 +145,6 @@ pub(super) fn bandwidth_intervals(
 /// The intervals of `rounds`, all of which are of one size of a latency tool.
 pub(super) fn latency_intervals(rounds: &[&Round]) -> Option<LatencyIntervals> {
     Series::of(Direction::ClientToServer, rounds)?.latency()
-}
-
-/// An interval that carries less than this share of the middle one is worth a word. Taste, with a reason: a port that
-/// falls back to half of its lanes or to the next lower rate carries half, one that retrains carries nothing for a
-/// while; and what a busy host does to an interval of a second is some ten per cent.
-pub const SLOW_INTERVAL_SHARE: f64 = 0.5;
-
-/// How slow the slowest interval of `rounds` was, in per cent of the middle one, where that is worth a word.
-pub(super) fn slow_interval(plan: &Plan, rounds: &[&Round]) -> Option<f64> {
-    let slow_percent = |&direction: &Direction| {
-        let series = Series::of(direction, rounds)?;
-        let (median, (_, slowest)) = (series.median_rate()?, series.slowest()?);
-        let rate = slowest.messages_per_sec();
-        // A full queue may complete on either side of the moment at which the watcher looks.
-        let missing = (median - rate) * slowest.elapsed().as_secs_f64();
-        let is_slow = rate < median * SLOW_INTERVAL_SHARE && missing > outstanding(plan);
-        is_slow.then_some(rate / median * 100.0)
-    };
-    plan.reported_directions().iter().filter_map(slow_percent).min_by(f64::total_cmp)
-}
-
-/// Messages that can be outstanding at once.
-fn outstanding(plan: &Plan) -> f64 {
-    match plan.traffic {
-        Traffic::PingPong => 1.0,
-        Traffic::Unidirectional | Traffic::Bidirectional => f64::from(plan.tx_depth) * f64::from(plan.qps),
-    }
 }
 
 /// A line for each size and direction that has intervals.
@@ -231,24 +204,23 @@ fn slowest(plan: &Plan, round: u32, at_seconds: f64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::intervals::{IntervalLatency, IntervalLog};
     use crate::plan::RoundLength;
     use crate::plan::tests::plan;
-    use crate::report::summarise;
     use Direction::{ClientToServer as Out, ServerToClient as Back};
 
     const SECOND: u64 = 1_000_000_000;
 
     /// A plan of rounds of many seconds.
-    fn long(traffic: Traffic) -> Plan {
+    pub(in crate::report) fn long(traffic: Traffic) -> Plan {
         let round_length = RoundLength::Seconds(10.0);
         Plan { traffic, round_length, interval_seconds: Some(1.0), ..plan() }
     }
 
     /// A round whose intervals of a second had these numbers of messages.
-    fn round(number: u32, direction: Direction, messages: &[u64]) -> Round {
+    pub(in crate::report) fn round(number: u32, direction: Direction, messages: &[u64]) -> Round {
         let plan = long(Traffic::Unidirectional);
         let mut log = IntervalLog::for_round_of(&plan);
         for (index, &messages) in (0..).zip(messages) {
@@ -324,26 +296,5 @@ mod tests {
         assert_eq!((latency.t_typical_min_usec, latency.t_typical_median_usec), (5.0, 5.0));
         assert_eq!((latency.t_typical_max_usec, latency.p99_max_usec), (10.0, 20.0));
         assert_eq!((latency.count, latency.slowest_at_seconds), (4, 2.0));
-    }
-
-    fn warnings(plan: &Plan, rounds: &[Round]) -> Vec<String> {
-        summarise(Some(plan), None, rounds).1.into_iter().map(|warning| warning.code).collect()
-    }
-
-    #[test]
-    fn an_interval_with_less_than_half_is_worth_a_word() {
-        let plan = Plan { rounds: 1, ..long(Traffic::Unidirectional) };
-        let warned = |slowest| warnings(&plan, &[round(0, Out, &[1000, 1000, slowest, 1000])]);
-        assert!(warned(500).is_empty());
-        assert_eq!(warned(499), ["slow-intervals"]);
-        assert_eq!(warned(0), ["slow-intervals"]);
-    }
-
-    #[test]
-    fn completions_that_fall_beside_the_moment_are_no_slow_interval() {
-        // 128 can be outstanding: an interval of 100 that has none may have been looked at too early.
-        let plan = Plan { rounds: 1, ..long(Traffic::Unidirectional) };
-        assert!(warnings(&plan, &[round(0, Out, &[100, 100, 0, 100])]).is_empty());
-        assert_eq!(warnings(&plan, &[round(0, Out, &[200, 200, 0, 200])]), ["slow-intervals"]);
     }
 }

@@ -11,13 +11,14 @@ mod live;
 mod output;
 mod peer;
 mod row;
+mod slow;
 mod stream;
 mod summary;
 mod table;
 mod text;
 
 pub use conditions::Conditions;
-pub use intervals::{BandwidthIntervals, LatencyIntervals, SLOW_INTERVAL_SHARE};
+pub use intervals::{BandwidthIntervals, LatencyIntervals};
 pub use json::{JsonTarget, Layout, write_document};
 pub use lines::INTERVAL_SCHEMA;
 pub use live::Live;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::intervals::{bandwidth_intervals, latency_intervals, slow_interval};
+use super::intervals::{bandwidth_intervals, latency_intervals};
+use super::slow::slow_stretch;
 use super::{BandwidthRow, LatencyRow, Link, ResultRow, Round};
 use crate::error::{Error, ErrorKind};
 use crate::latency::Latency;
@@ -11,7 +12,7 @@ use crate::stats::RoundStats;
 use crate::units::{Bandwidth, ByteSize};
 use crate::validate::{Checked, Direction};
 use crate::warning::{
-    RATE_LIMIT_REACHED_PERCENT, SHORTEST_TRUSTED_ROUND, SPREAD_WORTH_A_WORD_PERCENT, Warning,
+    RATE_LIMIT_REACHED_PERCENT, SHORTEST_TRUSTED_ROUND, SPREAD_WORTH_A_WORD_PERCENT, SlowStretch, Warning,
 };
 
 /// Directions whose lengths differ by more than this share of the longer one did not overlap enough to be added
@@ -62,7 +63,7 @@ struct Doubts {
     short: Vec<(u64, Duration)>,
     apart: Vec<(u64, Duration)>,
     below: Vec<(u64, f64)>,
-    slow: Vec<(u64, f64)>,
+    slow: Vec<SlowStretch>,
 }
 
 impl Doubts {
@@ -82,9 +83,7 @@ impl Doubts {
         if let Some(most) = whole.iter().filter_map(directions_apart).max() {
             self.apart.push((size, most));
         }
-        if let Some(percent) = slow_interval(plan, &all(whole)) {
-            self.slow.push((size, percent));
-        }
+        self.slow.extend(slow_stretch(plan, size, &all(whole)));
     }
 
     fn look_at_limit(&mut self, row: &ResultRow) {
