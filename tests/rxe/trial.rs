@@ -101,6 +101,15 @@ const REPORTS: &[Report] = &[
         remedy: "start the server there first",
         ..REPORT
     },
+    // A message takes 7 ms between two emulated machines: ten are no short round.
+    Report {
+        reported_in: "linux-rdma/perftest#318",
+        command: "write-bw -n 10",
+        status: 0,
+        named: &["few-messages", "short-rounds"],
+        remedy: "-n",
+        ..REPORT
+    },
     Report {
         reported_in: "linux-rdma/perftest#214",
         script: fault!("flapping"),

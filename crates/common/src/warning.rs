@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::affinity::report::cores_named;
 use crate::contention::{Contention, Load};
 use crate::memory::GpuUse;
-use crate::plan::Role;
+use crate::plan::{Role, Traffic};
 use crate::units::{ByteSize, show_duration};
 
 /// A caution beside a result.
@@ -49,6 +49,12 @@ pub const SPREAD_WORTH_A_WORD_PERCENT: f64 = 10.0;
 /// A round shorter than this is mostly start and end. Taste: filling and draining a window of 128 takes well
 /// under 1 ms on a NIC, and scheduling noise of 1 ms would be 10 % of it.
 pub const SHORTEST_TRUSTED_ROUND: Duration = Duration::from_millis(10);
+
+/// A round of fewer messages than this on each queue pair says little, however long it takes. Of a bandwidth one message is more
+/// than 5 % of it then, and filling and draining the queue, where messages are stored whole on their way, 10 %: what
+/// [`SHORTEST_TRUSTED_ROUND`] allows. Of a latency the 95 % interval of the median reaches beyond the middle half of the samples:
+/// from the 6th to the 15th of 20, by the binomial distribution.
+pub const FEWEST_TRUSTED_MESSAGES: u64 = 20;
 
 /// A rate limit of which less than this share was achieved was not what bounded the rate. The token bucket itself
 /// is exact; the rest is the time that the last writes of a round take.
@@ -90,6 +96,24 @@ impl Warning {
             "filling and draining the queue and one scheduling delay weigh in the bandwidth",
             "lengthen the rounds with -n or -D",
         ))
+    }
+
+    /// Rounds of some sizes had few messages: each size and the fewest that a queue pair had in a round.
+    pub fn few_messages(traffic: Traffic, points: &[(u64, u64)]) -> Option<Self> {
+        let fewest = points.iter().map(|point| point.1).min()?;
+        let (of_what, effect) = match traffic {
+            Traffic::PingPong => (
+                "round trips",
+                "the median is known to the middle half of them at best, and 99 % and all that follows are the largest",
+            ),
+            Traffic::Unidirectional | Traffic::Bidirectional => (
+                "messages on each queue pair",
+                "one message that is late, or the filling and draining of the queue, changes the bandwidth by as much as one \
+                 of so few is",
+            ),
+        };
+        let seen = format!("rounds had few {of_what} {}, down to {fewest}", at_sizes(points)?);
+        Some(Self::new("few-messages", seen, effect, "raise -n, or measure by time with -D"))
     }
 
     /// The two directions of some sizes did not overlap: each size and how much longer one of them ran.

@@ -12,7 +12,8 @@ use crate::stats::RoundStats;
 use crate::units::{Bandwidth, ByteSize};
 use crate::validate::{Checked, Direction};
 use crate::warning::{
-    RATE_LIMIT_REACHED_PERCENT, SHORTEST_TRUSTED_ROUND, SPREAD_WORTH_A_WORD_PERCENT, SlowStretch, Warning,
+    FEWEST_TRUSTED_MESSAGES, RATE_LIMIT_REACHED_PERCENT, SHORTEST_TRUSTED_ROUND, SPREAD_WORTH_A_WORD_PERCENT,
+    SlowStretch, Warning,
 };
 
 /// Directions whose lengths differ by more than this share of the longer one did not overlap enough to be added
@@ -52,7 +53,7 @@ pub fn summarise(
         }
     }
     let mut warnings = link.map(software_warnings).unwrap_or_default();
-    warnings.extend(doubts.warnings());
+    warnings.extend(doubts.warnings(plan));
     (rows, warnings)
 }
 
@@ -61,6 +62,7 @@ pub fn summarise(
 struct Doubts {
     differ: Vec<(u64, f64)>,
     short: Vec<(u64, Duration)>,
+    few: Vec<(u64, u64)>,
     apart: Vec<(u64, Duration)>,
     below: Vec<(u64, f64)>,
     slow: Vec<SlowStretch>,
@@ -79,6 +81,10 @@ impl Doubts {
         };
         if let Some(shortest) = shortest.filter(matters) {
             self.short.push((size, shortest));
+        } else {
+            // What is short has few for the same reason, with the same way out.
+            let fewest = fewest_messages(plan, whole).filter(|&fewest| fewest < FEWEST_TRUSTED_MESSAGES);
+            self.few.extend(fewest.map(|fewest| (size, fewest)));
         }
         if let Some(most) = whole.iter().filter_map(directions_apart).max() {
             self.apart.push((size, most));
@@ -93,14 +99,22 @@ impl Doubts {
         }
     }
 
-    fn warnings(&self) -> impl Iterator<Item = Warning> {
+    fn warnings(&self, plan: &Plan) -> impl Iterator<Item = Warning> {
         let differ = Warning::rounds_differ(&self.differ);
         let short = Warning::short_rounds(&self.short);
+        let few = Warning::few_messages(plan.traffic, &self.few);
         let below = Warning::below_rate_limit(&self.below);
         let apart = Warning::directions_apart(&self.apart);
         let slow = Warning::slow_intervals(&self.slow);
-        differ.into_iter().chain(short).chain(apart).chain(slow).chain(below)
+        // A cause before what it may have caused.
+        short.into_iter().chain(few).chain(differ).chain(apart).chain(slow).chain(below)
     }
+}
+
+/// The fewest messages that a queue pair had in a round.
+fn fewest_messages(plan: &Plan, whole: &[WholeRound]) -> Option<u64> {
+    let on_each = |round: &&Round| round.messages / u64::from(plan.qps.max(1));
+    whole.iter().flat_map(|round| &round.directions).map(on_each).min()
 }
 
 /// All directions of all rounds.
@@ -409,6 +423,21 @@ mod tests {
         assert_eq!(codes(&[round(0, Out, 1000, 100), round(1, Out, 1000, 120)]), ["rounds-differ"]);
         assert_eq!(codes(&[round(0, Out, 1000, 5)]), ["short-rounds"]);
         assert!(codes(&[round(0, Out, 1000, 100), round(1, Out, 1000, 101)]).is_empty());
+    }
+
+    #[test]
+    fn few_messages_are_told_of_however_long_they_take() {
+        let warned = |plan: Plan, round: Round| summarise(Some(&plan), None, &[round]).1;
+        let codes = |plan: Plan, round: Round| -> Vec<String> {
+            warned(plan, round).into_iter().map(|warning| warning.code).collect()
+        };
+        let few = warned(plan(), round(0, Out, 10, 100));
+        assert_eq!(few[0].seen, "rounds had few messages on each queue pair at 64 KiB, down to 10");
+        assert_eq!(codes(plan(), round(0, Out, 19, 100)), ["few-messages"]);
+        assert!(codes(plan(), round(0, Out, 20, 100)).is_empty());
+        assert_eq!(codes(Plan { qps: 4, ..plan() }, round(0, Out, 76, 100)), ["few-messages"]);
+        // One of the two says it.
+        assert_eq!(codes(plan(), round(0, Out, 5, 1)), ["short-rounds"]);
     }
 
     #[test]
