@@ -80,6 +80,7 @@ fn full() -> Value {
         gid_index: Some(3),
         pins_bytes: Some(65536),
         gpu: Some(crate::sample::gpu()),
+        ranks: Some("the host backend, over RDMA, 2 ranks here".into()),
         failures: vec![Error::new(ErrorKind::Memlock, "x")],
     });
     document.root = Some("/tmp/tree".to_owned());

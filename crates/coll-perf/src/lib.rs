@@ -23,6 +23,7 @@ pub mod group;
 pub mod launch;
 pub mod measure;
 pub mod plan;
+pub mod preflight;
 pub mod processes;
 pub mod redop;
 pub mod report;

@@ -2,16 +2,15 @@
 
 use linkproof_common::error::Result;
 use linkproof_common::host::HostFiles;
-use linkproof_common::memory::check_available;
 
 use crate::backend::Backend;
 use crate::backend::host::rdma;
-use crate::backend::host::shm::Shm;
 use crate::backend::host::tcp::{self, Addresses};
 use crate::group::Group;
 use crate::group::tcp::TcpGroup;
 use crate::launch::Launch;
-use crate::plan::{Plan, Transport, largest_buffers};
+use crate::plan::{Plan, Transport};
+use crate::preflight::check_memory;
 use crate::report::RankHost;
 use crate::run::{Observer, Rank};
 use crate::threads::{Hands, run_on_gpu};
@@ -30,7 +29,8 @@ pub fn run(launch: &Launch, plan: &Plan, hands: &Hands, observer: &mut dyn Obser
                 .and_then(|number| run_on_gpu(&mut group, alarm, number, plan, hands, observer))
                 .and_then(|()| group.barrier())
         }
-        _ => measure(&mut group, plan, hands, observer),
+        _ => check_memory(plan, Some(launch), &HostFiles::this_machine())
+            .and_then(|()| measure(&mut group, plan, hands, observer)),
     };
     let result = result.map_err(|error| group.explain(error));
     if let Err(error) = &result {
@@ -57,7 +57,6 @@ fn number_among(machines: &[Vec<u8>], rank: usize) -> u32 {
 }
 
 fn measure(group: &mut TcpGroup, plan: &Plan, hands: &Hands, observer: &mut dyn Observer) -> Result<()> {
-    check_memory(plan, group.rank())?;
     let alarm = group.alarm();
     if plan.transport == Transport::Rdma {
         let here = rdma::Here { ranks: 1, processors: hands.machine.cpus };
@@ -80,14 +79,6 @@ fn go_through(
     group.barrier()?;
     Rank::new(group, backend, plan, &hands.machine, hands.fault).run(observer)?;
     group.barrier()
-}
-
-/// This rank's buffers; how many ranks share the machine is not known.
-fn check_memory(plan: &Plan, rank: u32) -> Result<()> {
-    let (send, recv) = largest_buffers(&plan.points()?, rank);
-    let need = Shm::needs(send, recv);
-    check_available(need, "the buffers of this rank", &HostFiles::this_machine())
-        .map_err(|error| error.hint("use a smaller -e"))
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use linkproof_common::affinity::{self, Cores};
 use linkproof_common::error::{Error, ErrorKind, Result};
 use linkproof_common::host::HostFiles;
-use linkproof_common::memory::check_available;
 use linkproof_common::open_files;
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +17,8 @@ use crate::backend::nccl::{self, LogFacts, LogFile, Nccl};
 use crate::fault::Fault;
 use crate::group::in_process::{InProcess, group};
 use crate::group::{Alarm, Group};
-use crate::plan::{Plan, Transport, largest_buffers};
+use crate::plan::{Plan, Transport};
+use crate::preflight::check_memory;
 use crate::report::RankHost;
 use crate::run::{Observer, Rank, Silent};
 
@@ -117,9 +117,7 @@ fn with_what_nccl_said(error: Error, log: Option<&LogFile>) -> Error {
 /// # Errors
 /// The failure of the rank that failed first.
 pub fn run(plan: &Plan, hands: &Hands, observer: &mut (dyn Observer + Send)) -> Result<()> {
-    if plan.transport != Transport::Gpu {
-        check_memory(plan)?;
-    }
+    check_memory(plan, None, &HostFiles::this_machine())?;
     if plan.transport == Transport::Tcp {
         // Both ends of each socket are in this process.
         open_files::make_room(plan.n_ranks * plan.n_ranks)
@@ -194,17 +192,4 @@ fn rank(
         end.abort(error);
     }
     result
-}
-
-/// The buffers of all ranks are on this machine.
-fn check_memory(plan: &Plan) -> Result<()> {
-    let points = plan.points()?;
-    let most = |rank: u32| {
-        let (send, recv) = largest_buffers(&points, rank);
-        Shm::needs(send, recv)
-    };
-    let need = (0..plan.n_ranks).map(most).sum();
-    let regions = format!("the buffers of {} ranks", plan.n_ranks);
-    check_available(need, &regions, &HostFiles::this_machine())
-        .map_err(|error| error.hint("use a smaller -e or fewer --ranks"))
 }

@@ -50,7 +50,7 @@ fn look(args: &Args) -> Result<Document> {
     let (node, mut findings) = seen(args, &files);
     let peer = args.judgement.peer.as_deref().map(|host| Peer::ask(host, args.judgement.port)).transpose()?;
     let run = claim.as_ref().map(|claim| {
-        let mut run = claim.on(&node);
+        let mut run = claim.on(&node, &files);
         if !files.is_recorded() {
             claim.try_gpu_memory(&mut run, &files);
         }

@@ -51,7 +51,7 @@ pub struct JudgementArgs {
     /// Look twice, this many seconds apart, and warn of trouble that was counted between
     #[arg(long, value_name = "SECONDS", global = true, value_parser = parse_seconds)]
     pub watch: Option<f64>,
-    /// Say whether this run would work here: a command line of write-bw or write-lat, read as the tool would read it
+    /// Say whether this run would work here: a command line of write-bw, write-lat or coll-perf, read as the tool would read it
     #[arg(long = "for", value_name = "COMMAND", global = true)]
     pub run: Option<String>,
     /// Set both ends side by side: the server of write-bw or write-lat on HOST is asked what it sees of its machine

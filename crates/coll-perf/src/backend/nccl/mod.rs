@@ -56,6 +56,14 @@ pub fn is_there(asked_for: Option<&PathBuf>) -> bool {
     Library::load(asked_for).is_ok()
 }
 
+/// The library that would be used, in words: `NCCL 2.28.9 (/usr/lib/libnccl.so.2)`.
+///
+/// # Errors
+/// [`ErrorKind::LibraryMissing`] with what was tried, or what is too old.
+pub fn describe(asked_for: Option<&PathBuf>) -> Result<String> {
+    Library::load(asked_for).map(Library::describe)
+}
+
 /// Gets this process ready, before it has threads: NCCL's log goes to a file of its own, and ranks that share a GPU look
 /// like hosts of their own, since NCCL refuses them otherwise. Gives the log.
 #[allow(unsafe_code, reason = "the environment of this process, before it has threads")]

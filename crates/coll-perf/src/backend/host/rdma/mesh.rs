@@ -4,22 +4,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use linkproof_common::cq::CompletionQueue;
-use linkproof_common::device::{self, ChosenPort, SOFTNIC};
+use linkproof_common::device::{self, ChosenPort, DeviceLimits, SOFTNIC};
 use linkproof_common::endpoint::verbs::DeviceLabel;
 use linkproof_common::error::{Error, ErrorKind, Result};
 use linkproof_common::gid::{self, GidEntry, LinkOffer};
 use linkproof_common::host::HostFiles;
+use linkproof_common::memlock::LockedMemory;
 use linkproof_common::mr::ProtectionDomain;
 use linkproof_common::qp::{Calls, Path, QpAddress, QpAttributes, Qpn, QueuePair, starting_psn};
 use linkproof_common::report::DeviceKind;
 use linkproof_common::units::Bandwidth;
 use serde::{Deserialize, Serialize};
 
-use super::super::messages::needs;
 use super::control::Control;
+use super::limits::{check_device, check_pinned, pinned_bytes};
 use super::peer::{Peer, Remote};
 use super::queue::{COMPLETIONS, DEPTH, Queue};
-use super::regions::{Regions, check_limit};
+use super::regions::Regions;
 use super::{Here, POLL_BATCH, PortWish, Rdma, SPIN};
 use crate::group::{Alarm, Group};
 use crate::plan::Plan;
@@ -77,8 +78,9 @@ pub(super) fn connect(
     let chosen = device::choose(&wish.wish(), &files)?;
     let link = chosen.context.link_offer(&chosen.port, wish.gid_index, &files)?;
     let name = chosen.context.name().to_owned();
-    check_device(&chosen, n_ranks - 1)?;
-    check_limit(Control::bytes(n_ranks) + needs(&plan.points()?, rank), here.ranks, &name)?;
+    check_device(n_ranks, &name, &DeviceLimits::from(&chosen.context.limits()?))?;
+    let limit = LockedMemory::of_this_process(&files);
+    check_pinned(&limit, pinned_bytes(plan, rank)?, here.ranks, &name)?;
     let sq_psn = starting_psn(rank);
     let made = Made::new(&chosen, rank, n_ranks, sq_psn)?;
     let software = chosen.context.software(&files);
@@ -130,22 +132,6 @@ impl Made {
             rkey: self.control.rkey(),
         }
     }
-}
-
-/// The queue pairs of a rank, and their completions, within the limits of its device.
-fn check_device(chosen: &ChosenPort, others: u32) -> Result<()> {
-    let limits = chosen.context.limits()?;
-    let at_most = |asked: u32, limit: i32, what: &str| {
-        if i64::from(asked) <= i64::from(limit) {
-            return Ok(());
-        }
-        let name = chosen.context.name();
-        let what = format!("{} ranks take {asked} {what}, and {name} allows {limit}", others + 1);
-        Err(Error::new(ErrorKind::DeviceLimit, what).hint("start fewer ranks, or use --transport tcp"))
-    };
-    at_most(others, limits.max_qp, "queue pairs in each")?;
-    at_most(DEPTH.sends.max(DEPTH.receives), limits.max_qp_wr, "outstanding requests for each")?;
-    at_most(COMPLETIONS * others, limits.max_cqe, "completion queue entries in each")
 }
 
 fn queue_pair(

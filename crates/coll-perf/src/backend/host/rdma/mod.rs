@@ -9,6 +9,7 @@
 #![allow(unsafe_code, reason = "the data path is libibverbs")]
 
 mod control;
+mod limits;
 mod mesh;
 mod message;
 mod peer;
@@ -25,6 +26,8 @@ use linkproof_common::error::{Error, ErrorKind, Result};
 use linkproof_common::memory::HostBuffer;
 use linkproof_common::units::show_duration;
 use rdma_sys as sys;
+
+pub use self::limits::{check_device, check_pinned, pinned_bytes};
 
 use self::control::{Advert, Control, SLOT_BYTES};
 use self::message::{Message, Ticket};
@@ -59,7 +62,8 @@ pub struct PortWish {
 }
 
 impl PortWish {
-    fn wish(&self) -> DeviceWish<'_> {
+    /// The same, borrowed.
+    pub fn wish(&self) -> DeviceWish<'_> {
         DeviceWish {
             library: self.library,
             name: self.name.as_deref(),

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use linkproof_common::error::{Error, ErrorKind, Result};
-use linkproof_common::host::HostFiles;
-use linkproof_common::memlock::LockedMemory;
 use linkproof_common::memory::{Buffer, HostBuffer};
 use linkproof_common::mr::{Access, MemoryRegion, Ordering, ProtectionDomain, Span};
 
 use super::super::messages::Piece;
+use super::limits::LESS;
 
 /// The keys of a piece.
 #[derive(Clone, Copy, Debug)]
@@ -23,16 +22,12 @@ pub(super) struct Regions {
     pd: Arc<ProtectionDomain>,
 }
 
-/// What pins less.
-const LESS: &str = "raise the locked-memory limit (ulimit -l; in a systemd unit LimitMEMLOCK), or use a smaller -e or \
-                    fewer ranks on this host";
-
 impl Regions {
     pub(super) fn new(pd: &Arc<ProtectionDomain>) -> Self {
         Self { held: Vec::new(), pd: Arc::clone(pd) }
     }
 
-    /// Registers `memory`, and nothing else any more. The limit was asked before ([`check_limit`]).
+    /// Registers `memory`, and nothing else any more. The limit was asked before ([`super::limits`]).
     ///
     /// # Errors
     /// `registration`.
@@ -70,18 +65,4 @@ impl Regions {
             )
         })
     }
-}
-
-/// Whether this process may pin `bytes` for each of its ranks, of which there are so many: it has one limit.
-///
-/// # Errors
-/// `memlock`.
-pub(super) fn check_limit(bytes: u64, ranks_here: u32, device: &str) -> Result<()> {
-    let regions = match ranks_here {
-        1 => "the buffers of this rank, and what goes between the ranks".to_owned(),
-        ranks => format!("the buffers of {ranks} ranks, and what goes between them"),
-    };
-    LockedMemory::of_this_process(&HostFiles::this_machine())
-        .check(bytes * u64::from(ranks_here), &regions, device)
-        .map_err(|error| error.hint(LESS))
 }
