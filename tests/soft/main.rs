@@ -17,6 +17,7 @@ mod perftest_server;
 mod posting;
 mod requests;
 mod runs;
+mod suggestions;
 mod trial;
 mod use_cuda;
 mod users;

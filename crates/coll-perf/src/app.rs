@@ -6,7 +6,8 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use linkproof_common::args::{Parse, parse_knowing};
-use linkproof_common::error::{Error, ExitStatus, Result};
+use linkproof_common::error::{Error, ErrorKind, ExitStatus, Result};
+use linkproof_common::finding::explain;
 use linkproof_common::host::HostFiles;
 use linkproof_common::interrupt;
 use linkproof_common::report::JsonTarget;
@@ -79,8 +80,16 @@ fn measure(args: &Args, launch: Option<&Launch>, record: &mut Record) -> Result<
     let hands = hands(args, &plan, launch)?;
     match launch {
         Some(launch) => processes::run(launch, &plan, &hands, record),
-        None => threads::run(&plan, &hands, record),
+        None => threads::run(&plan, &hands, record).map_err(|error| explained(error, &plan)),
     }
+}
+
+/// With what of this machine may explain it, where ranks that are threads have used an adapter or GPUs: they wait for each other
+/// without any network.
+fn explained(error: Error, plan: &Plan) -> Error {
+    let is_between_threads = matches!(plan.transport, Transport::Shm | Transport::Tcp)
+        || matches!(error.kind, ErrorKind::PeerTimeout | ErrorKind::PeerLost);
+    if is_between_threads { error } else { explain(error, &HostFiles::this_machine()) }
 }
 
 /// How this process goes about it. Processes are bound by their launcher.

@@ -1,6 +1,7 @@
 //! One rank of many: a process that a launcher, or a person, has started on some machine.
 
 use linkproof_common::error::Result;
+use linkproof_common::finding::explain;
 use linkproof_common::host::HostFiles;
 
 use crate::backend::Backend;
@@ -20,7 +21,8 @@ use crate::threads::{Hands, run_on_gpu};
 /// # Errors
 /// What any rank could not do; as [`TcpGroup::meet`] and [`Rank::run`].
 pub fn run(launch: &Launch, plan: &Plan, hands: &Hands, observer: &mut dyn Observer) -> Result<()> {
-    let mut group = TcpGroup::meet(launch, plan)?;
+    let explained = |error| explain(error, &HostFiles::this_machine());
+    let mut group = TcpGroup::meet(launch, plan).map_err(explained)?;
     let result = match plan.transport {
         Transport::Gpu => {
             let alarm = group.alarm();
@@ -32,7 +34,8 @@ pub fn run(launch: &Launch, plan: &Plan, hands: &Hands, observer: &mut dyn Obser
         _ => check_memory(plan, Some(launch), &HostFiles::this_machine())
             .and_then(|()| measure(&mut group, plan, hands, observer)),
     };
-    let result = result.map_err(|error| group.explain(error));
+    // Before the others are told: what explains the failure is on this machine.
+    let result = result.map_err(|error| explained(group.explain(error)));
     if let Err(error) = &result {
         group.abort(error);
     }
