@@ -149,3 +149,18 @@ fn a_server_shows_its_machine_and_goes_on_serving() {
     run.exits(4);
     assert_eq!(schema::check(&run.stdout)["verdict"]["failures"][0]["code"], json!("connection-refused"));
 }
+
+/// coll-perf's ranks meet by a protocol of their own.
+#[test]
+fn who_does_not_show_its_machine_is_told_from_who_does() {
+    let port = linkproof_tests::free_port();
+    let place = format!("--transport tcp --rank 0 --world-size 2 --rendezvous 127.0.0.1:{port} -T 20");
+    let _rank = Tool::new("coll-perf").args(&place).start();
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(15);
+    while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(std::time::Instant::now() < deadline, "rank 0 does not listen");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let run = check(&format!("--peer 127.0.0.1 -p {port}"));
+    run.exits(4).says(&["hint: servers of write-bw and write-lat answer", "the ranks of coll-perf"]);
+}

@@ -54,7 +54,7 @@ pub struct JudgementArgs {
     /// Say whether this run would work here: a command line of write-bw, write-lat or coll-perf, read as the tool would read it
     #[arg(long = "for", value_name = "COMMAND", global = true)]
     pub run: Option<String>,
-    /// Set both ends side by side: the server of write-bw or write-lat on HOST is asked what it sees of its machine
+    /// Set both ends side by side: the server of write-bw or write-lat on HOST is asked what it sees of its machine. Others don't answer
     #[arg(long, value_name = "HOST", global = true)]
     pub peer: Option<String>,
     /// TCP port of that server

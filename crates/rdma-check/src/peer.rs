@@ -17,6 +17,20 @@ use serde::{Deserialize, Serialize};
 /// How long the other end may take for its answer: it reads some hundred small files.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
+/// Whoever asks does not know which programs answer; the hint of a failed connection is for those who want to measure.
+const WHO_ANSWERS: &str = "servers of write-bw and write-lat answer (start write-bw there, without a host, and name its --port here); \
+                           the ranks of coll-perf and perftest's tools do not";
+
+/// A failure to get an answer with who would have answered, where the host may be right and the program not.
+fn who_answers(error: Error) -> Error {
+    match error.kind {
+        ErrorKind::Refused | ErrorKind::NotLinkproof | ErrorKind::PeerLost | ErrorKind::PeerTimeout => {
+            error.hint(WHO_ANSWERS)
+        }
+        _ => error,
+    }
+}
+
 /// The other end, as its server has shown it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Peer {
@@ -36,11 +50,15 @@ impl Peer {
     /// # Errors
     /// The kinds of connecting and of the protocol; `peer-version` of a server that does not know the question.
     pub fn ask(host: &str, port: u16) -> Result<Self> {
+        Self::ask_any(host, port).map_err(who_answers)
+    }
+
+    fn ask_any(host: &str, port: u16) -> Result<Self> {
         let Greeted::Linkproof(mut channel) = TcpChannel::connect(host, port, None, PeerProtocol::Linkproof)?
         else {
             return Err(Error::new(
                 ErrorKind::NotLinkproof,
-                format!("{host} is a server of perftest's, which shows nothing"),
+                format!("{host} is a server of perftest's, which shows nothing of its machine"),
             ));
         };
         let files = HostFiles::this_machine();
