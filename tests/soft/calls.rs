@@ -35,18 +35,39 @@ fn on_the_clients_machine_it_is_this_machine() {
 fn on_the_way_to_the_peer_it_is_the_path() {
     let words = [
         "stayed in INIT, wanted RTR: ibv_modify_qp: ETIMEDOUT (110)",
-        "hint: see whether the kernel has a route",
+        "hint: the peer's address does not answer on the way there: see ip neigh show 127.0.0.1",
     ];
     client_says("modify_qp@2:ETIMEDOUT", "", 4, &words);
-    client_says("modify_qp@3:EINVAL", "", 4, &["stayed in RTR, wanted RTS: ibv_modify_qp: EINVAL (22)"]);
+}
+
+#[test]
+fn at_the_other_steps_the_same_errno_is_the_adapters() {
+    for (fault, exit, words) in [
+        ("modify_qp@1:ETIMEDOUT", 3, "hint: soft0 does not answer its driver"),
+        ("modify_qp@3:ETIMEDOUT", 4, "hint: soft0 does not answer its driver"),
+        ("modify_qp@3:ENODEV", 4, "hint: soft0 is gone, or is being reset"),
+        ("modify_qp@3:EINVAL", 4, "hint: the driver does not take the time-out or the retries"),
+        ("modify_qp@2:EAGAIN", 4, "hint: the adapter or its driver was busy, or out of objects"),
+    ] {
+        client_says(fault, "", exit, &["ibv_modify_qp: ", words]);
+    }
 }
 
 #[test]
 fn no_way_to_the_peers_address_names_the_errno_the_address_and_what_to_ask() {
-    for errno in ["ENETUNREACH (101)", "EHOSTUNREACH (113)", "ENODEV (19)"] {
+    for (errno, hint) in [
+        (
+            "ENETUNREACH (101)",
+            "hint: see whether the kernel has a route to the peer's address: ip route get 127.0.0.1",
+        ),
+        (
+            "EHOSTUNREACH (113)",
+            "hint: see whether the kernel has a route to the peer's address: ip route get 127.0.0.1",
+        ),
+        ("ENODEV (19)", "hint: the network interface of this end's GID 127.0.0.1 is gone or down"),
+    ] {
         let name = errno.split(' ').next().unwrap_or_default();
         let stayed = format!("on soft0 stayed in INIT, wanted RTR: ibv_modify_qp: {errno}");
-        let hint = "hint: see whether the kernel has a route and a neighbour for it: ip route get 127.0.0.1";
         client_says(&format!("modify_qp@2:{name}"), "", 4, &[stayed.as_str(), "  path: ", hint]);
     }
 }

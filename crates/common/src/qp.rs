@@ -3,6 +3,7 @@
 
 mod attributes;
 mod inline;
+mod step;
 
 pub use attributes::{
     DEFAULT_ACK_TIMEOUT, DEFAULT_RETRY_COUNT, MAX_ACK_TIMEOUT, MAX_INLINE_BYTES, MAX_RETRY_COUNT,
@@ -15,9 +16,10 @@ use std::sync::Arc;
 use rdma_sys as sys;
 use serde::{Deserialize, Serialize};
 
+use self::step::Step;
 use crate::cq::CompletionQueue;
 use crate::device::mtu_value;
-use crate::error::{Error, ErrorKind, Result, show_errno};
+use crate::error::Result;
 use crate::gid::{Gid, GidEntry};
 use crate::mr::ProtectionDomain;
 
@@ -188,7 +190,7 @@ impl QueuePair {
             ..Default::default()
         };
         let mask = sys::IBV_QP_STATE | sys::IBV_QP_PKEY_INDEX | sys::IBV_QP_PORT | sys::IBV_QP_ACCESS_FLAGS;
-        self.modify(&mut attr, mask, Transition("RESET", "INIT"), None)
+        self.modify(&mut attr, mask, Step::Init, None)
     }
 
     fn to_rtr(&self, path: &Path, peer: QpAddress) -> Result<()> {
@@ -209,7 +211,7 @@ impl QueuePair {
             | sys::IBV_QP_RQ_PSN
             | sys::IBV_QP_MAX_DEST_RD_ATOMIC
             | sys::IBV_QP_MIN_RNR_TIMER;
-        self.modify(&mut attr, mask, Transition("INIT", "RTR"), Some(path))
+        self.modify(&mut attr, mask, Step::Rtr, Some(path))
     }
 
     fn to_rts(&self, path: &Path) -> Result<()> {
@@ -228,21 +230,21 @@ impl QueuePair {
             | sys::IBV_QP_RETRY_CNT
             | sys::IBV_QP_RNR_RETRY
             | sys::IBV_QP_MAX_QP_RD_ATOMIC;
-        self.modify(&mut attr, mask, Transition("RTR", "RTS"), Some(path))
+        self.modify(&mut attr, mask, Step::Rts, Some(path))
     }
 
     fn modify(
         &self,
         attr: &mut sys::ibv_qp_attr,
         mask: sys::ibv_qp_attr_mask,
-        transition: Transition,
+        step: Step,
         path: Option<&Path>,
     ) -> Result<()> {
         let context = self.pd.context();
         // SAFETY: the queue pair is alive and the attributes named by `mask` are set.
         match unsafe { (context.verbs().ibv_modify_qp)(self.raw, attr, mask as i32) } {
             0 => Ok(()),
-            errno => Err(transition.failed(self.qpn(), context.name(), errno, path)),
+            errno => Err(step.failed(self.qpn(), context.name(), errno, path)),
         }
     }
 }
@@ -348,32 +350,6 @@ pub fn starting_psn(qp: u32) -> u32 {
     (now ^ std::process::id() ^ qp.wrapping_mul(0x9e37_79b9)) & 0xff_ffff
 }
 
-struct Transition(&'static str, &'static str);
-
-impl Transition {
-    fn failed(self, qpn: Qpn, device: &str, errno: i32, path: Option<&Path>) -> Error {
-        let Transition(from, to) = self;
-        // Without a path nothing of the peer is involved yet.
-        let kind = if path.is_some() { ErrorKind::QpTransition } else { ErrorKind::Resource };
-        let error = Error::new(
-            kind,
-            format!(
-                "QP {qpn} on {device} stayed in {from}, wanted {to}: ibv_modify_qp: {}",
-                show_errno(errno)
-            ),
-        )
-        .fact_if("path", path.map(Path::describe));
-        match (errno, path.and_then(|path| path.dgid)) {
-            (libc::ETIMEDOUT | libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENODEV, Some(dgid)) => error
-                .hint(format!(
-                    "see whether the kernel has a route and a neighbour for it: ip route get {}",
-                    dgid.ip()
-                )),
-            _ => error,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -397,19 +373,5 @@ mod tests {
             Path { port_num: 1, sgid: Some(entry.clone()), dgid: Some(entry.gid), dlid: 0, path_mtu: 1024 };
         let handle = address_handle(&path, &attributes);
         assert_eq!((handle.sl, handle.grh.traffic_class, handle.is_global), (5, 104, 1));
-    }
-
-    #[test]
-    fn a_failed_transition_names_both_states_and_the_errno() {
-        let path = Path { port_num: 1, sgid: None, dgid: None, dlid: 7, path_mtu: 4096 };
-        let error = Transition("INIT", "RTR").failed(Qpn(17), "mlx5_2", libc::ETIMEDOUT, Some(&path));
-        assert_eq!(
-            error.what,
-            "QP 0x000011 on mlx5_2 stayed in INIT, wanted RTR: ibv_modify_qp: ETIMEDOUT (110), Connection timed out"
-        );
-        assert_eq!(error.facts[0].value, "to LID 7, path MTU 4096");
-        assert_eq!(error.exit_status(), crate::error::ExitStatus::Peer);
-        let own = Transition("RESET", "INIT").failed(Qpn(17), "mlx5_2", libc::EINVAL, None);
-        assert_eq!(own.exit_status(), crate::error::ExitStatus::Machine);
     }
 }
