@@ -104,16 +104,19 @@ impl Warning {
         let (of_what, effect) = match traffic {
             Traffic::PingPong => (
                 "round trips",
-                "the median is known to the middle half of them at best, and 99 % and all that follows are the largest",
+                "the median is known to the middle half of them at best, and 99 % and all that follows are the largest"
+                    .to_owned(),
             ),
             Traffic::Unidirectional | Traffic::Bidirectional => (
                 "messages on each queue pair",
-                "one message that is late, or the filling and draining of the queue, changes the bandwidth by as much as one \
-                 of so few is",
+                format!(
+                    "one message is {:.0} % of such a round: one that is late, or filling and draining the queue, weighs as much",
+                    100.0 / fewest.max(1) as f64
+                ),
             ),
         };
         let seen = format!("rounds had few {of_what} {}, down to {fewest}", at_sizes(points)?);
-        Some(Self::new("few-messages", seen, effect, "raise -n, or measure by time with -D"))
+        Some(Self::new("few-messages", seen, &effect, "raise -n, or measure by time with -D"))
     }
 
     /// The two directions of some sizes did not overlap: each size and how much longer one of them ran.
