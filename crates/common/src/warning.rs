@@ -30,7 +30,7 @@ pub struct Warning {
 pub struct SlowStretch {
     /// The message size.
     pub size_bytes: u64,
-    /// What came in it, in per cent of what came in the middle one of such stretches.
+    /// What came in it, in per cent of what the others would have brought.
     pub percent: f64,
     /// How many intervals it is of.
     pub intervals: u64,
@@ -150,14 +150,14 @@ impl Warning {
     pub fn slow_intervals(stretches: &[SlowStretch]) -> Option<Self> {
         let worst = stretches.iter().min_by(|a, b| a.percent.total_cmp(&b.percent))?;
         let sizes: Vec<(u64, f64)> = stretches.iter().map(|slow| (slow.size_bytes, slow.percent)).collect();
-        let (who, middle) = match worst.intervals {
-            1 => ("an interval".to_owned(), "the middle one"),
-            count => (format!("{count} intervals in a row"), "as many in the middle"),
+        let who = match worst.intervals {
+            1 => "an interval".to_owned(),
+            count => format!("{count} intervals in a row"),
         };
         Some(Self::new(
             "slow-intervals",
             format!(
-                "{who} {} carried {:.0} % of what {middle} did: {}, from {} of round {} on",
+                "{who} {} carried {:.0} % of what the others did: {}, from {} of round {} on",
                 at_sizes(&sizes)?,
                 worst.percent,
                 show_duration(worst.elapsed),
@@ -176,8 +176,8 @@ impl Warning {
             "counters-moved",
             format!("on the {}, {source} counted {trouble}", role.name()),
             "packets were lost, repeated or held back: the figures are this path's under trouble, not its best",
-            "--interval 1s shows whether it comes in bursts, as from a path that was gone for a while; compare MTU, flow \
-             control and cabling of both ends; other traffic on the port counts as well",
+            "--interval 1s (on a slow link with a small --tx-depth) shows whether it comes in bursts, as from a path that was \
+             gone for a while; compare MTU, flow control and cabling of both ends; other traffic on the port counts as well",
         )
     }
 

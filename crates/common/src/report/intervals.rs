@@ -89,7 +89,7 @@ impl<'a> Series<'a> {
         self.rounds.iter().flat_map(|(_, intervals)| &intervals.list)
     }
 
-    pub(super) fn median_rate(&self) -> Option<f64> {
+    fn median_rate(&self) -> Option<f64> {
         let rates: Vec<f64> = self.entries().map(Interval::messages_per_sec).collect();
         Some(RoundStats::of(&rates)?.median)
     }
