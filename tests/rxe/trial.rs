@@ -176,7 +176,7 @@ fn another_adapter_is_not_taken_and_the_connection_manager_is_refused() {
 fn a_path_that_is_gone_for_a_while_shows_in_its_intervals() {
     let Some(lab) = Lab::get("a_path_that_is_gone_for_a_while_shows_in_its_intervals") else { return };
     // The queue holds more than an interval: what is missing shows over several in a row.
-    let command = "write-bw -D 8 --rounds 1 --warmup 0 --interval 100ms -t 32";
+    let command = "write-bw -D 8 --rounds 1 --warmup 0 --interval 100ms -t 16";
     let outcome = meet(lab, &Report { script: fault!("flapping"), vm: Vm::A, command, ..REPORT });
     let document = schema::parse(&outcome.stdout);
     let warnings = document["warnings"].as_array().expect("a list");
