@@ -1,6 +1,7 @@
 //! The blind trial: ten reports drawn from `docs/failure-cases.md` by a fixed seed, each set up between the two VMs and met with
 //! the command of a user who knows nothing of it. `benches/results/2026-11-30-blind-trial.md` has the draw, what was said at the
-//! first time, and what was changed for it; here is what has to stay so. The tenth is in `tests/soft/trial.rs`.
+//! first time, and what was changed for it; here is what has to stay so
+//! (`2026-12-01-blind-trial.md` has the second time). Of the tenth the rounds that are short are in `tests/soft/trial.rs`.
 
 use linkproof_tests::lab::{Lab, Outcome, User, Vm};
 use linkproof_tests::schema;
