@@ -127,8 +127,8 @@ impl QueuePair {
     /// [fixed](QpAttributes::inline_fixed) it is as much as the device takes.
     ///
     /// # Errors
-    /// [`ErrorKind::Resource`] or [`ErrorKind::QpTransition`] with the errno; [`ErrorKind::DeviceLimit`] where
-    /// the device takes less inline data.
+    /// [`Resource`](crate::error::ErrorKind::Resource) or [`QpTransition`](crate::error::ErrorKind::QpTransition) with
+    /// the errno; [`DeviceLimit`](crate::error::ErrorKind::DeviceLimit) where the device takes less inline data.
     pub fn new(
         pd: &Arc<ProtectionDomain>,
         cq: &Arc<CompletionQueue>,
@@ -175,7 +175,7 @@ impl QueuePair {
     /// Takes the queue pair through RTR to RTS, connected to `peer` along `path`.
     ///
     /// # Errors
-    /// [`ErrorKind::QpTransition`], naming both states and the path.
+    /// [`QpTransition`](crate::error::ErrorKind::QpTransition), naming both states and the path.
     pub fn connect(&self, path: &Path, peer: QpAddress) -> Result<()> {
         self.to_rtr(path, peer)?;
         self.to_rts(path)
