@@ -33,7 +33,7 @@ fn a_path_that_drops_roce_for_a_while_shows_in_its_intervals() {
     let fault = Fault::drop_roce(lab, Vm::A);
     await_intervals(&mut client, 2, |messages| messages == 0);
     drop(fault);
-    let outcome = client.finish().expect_status(0).expect_stderr(&["carried 0 % of what the middle one did"]);
+    let outcome = client.finish().expect_status(0).expect_stderr(&["carried 0 % of what the others did"]);
     let document = outcome.json();
     schema::validate(&document);
     let intervals = &document["results"][0]["intervals"][0];
