@@ -21,6 +21,7 @@ pub fn is_long() -> bool {
 pub fn program_limit() -> Duration {
     if is_long() { 5 * PROGRAM_LIMIT } else { PROGRAM_LIMIT }
 }
+
 /// How long a server may take until it says that it serves.
 const READY_LIMIT: Duration = Duration::from_secs(30);
 

@@ -196,6 +196,7 @@ mod tests {
         assert!(lost.hint(Some("softnic"), None).unwrap().contains("on one machine"));
         assert_eq!(CompletionStatus(5).hint(Some("softnic"), None), None);
     }
+
     #[test]
     fn where_packets_are_lost_another_family_is_there_to_be_tried() {
         let entry = |gid: &str| GidEntry {
