@@ -32,6 +32,8 @@ const REFUSED: &[(&str, &str)] = &[
     ("host --transport tcp --tclass 106", "--tclass is about queue pairs"),
     ("host --transport tcp --mr-per-qp", "--mr-per-qp is about queue pairs"),
     ("host --hugepages=maybe", "invalid value 'maybe' for '--hugepages[=<MODE>]'"),
+    ("host -s 1M --working-set 1M", "it can be twice the largest message, here 2 MiB"),
+    ("host --working-set much", "--working-set"),
     ("host -t 16 -Q 17", "--cq-mod is 17; it can be 1 to 16"),
     ("host -t 16 -l 3", "--post-list is 3"),
     ("host -Q 6 -l 4", "a signal is on the last write of a list"),

@@ -210,6 +210,7 @@ fn plan(transport: Transport, round_length: RoundLength, rate: Rate) -> Plan {
             path: GpuPathRequest::Auto,
             allow_staged: true,
         }),
+        working_set_bytes: Some(64 << 20),
         mr_per_qp: false,
         requirements: Requirements {
             min_bw_gbit_per_sec: Some(90.0),

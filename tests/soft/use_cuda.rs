@@ -117,6 +117,28 @@ fn staged_writes_are_complete_when_the_gpu_has_them() {
     }
 }
 
+/// What is checked is what each place of a queue pair got last, so the places can be counted.
+#[test]
+fn messages_take_turns_in_the_working_set_whatever_the_way() {
+    let places = |document: &Value| {
+        let result = &document["results"][0];
+        result["checked_bytes"].as_u64().unwrap() / result["size_bytes"].as_u64().unwrap()
+    };
+    let options = "-s 20000 -n 70 -q 2 --rounds 2 --validate --working-set 1M";
+    for (devices, memory) in [
+        (Some(REACHABLE), "--memory host"),
+        (Some(REACHABLE), "--use-cuda 0"),
+        (Some(REACHABLE), "--use-cuda 0 --cuda-path staged"),
+        (None, "--memory host"),
+        (None, "--use-cuda 0"),
+    ] {
+        let document = Ends { tool: "write-bw", devices, gpus: "" }.right(&format!("{options} {memory}"));
+        assert_eq!(document["plan"]["working_set_bytes"], 1 << 20);
+        // 1 MiB has 52 places of 20032 bytes; of each of two queue pairs, in two rounds.
+        assert_eq!(places(&document), 2 * 2 * 52, "{devices:?} {memory}");
+    }
+}
+
 #[test]
 fn over_tcp_gpu_memory_is_staged() {
     let document = Ends::tcp("write-bw").right("--use-cuda 0 -b -q 5 -s 2,4K,600000 -n 40 --validate");

@@ -28,6 +28,7 @@ pub use sizes::Sizes;
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Parser};
@@ -36,6 +37,7 @@ use crate::device::{DeviceWish, Library};
 use crate::error::{Error, ErrorKind, Result};
 use crate::exchange::PeerProtocol;
 use crate::plan::{self, MAX_QPS, MAX_ROUNDS, MAX_THREADS, MAX_TX_DEPTH, Plan, Traffic, Transport};
+use crate::units::ByteSize;
 
 /// Which device, port and address this end uses.
 #[derive(Args, Clone, Debug)]
@@ -137,6 +139,9 @@ pub struct TransferArgs {
     /// Send a known pattern, and have the target check what arrived
     #[arg(long)]
     pub validate: bool,
+    /// Let each queue pair's messages take turns in this much memory, more than the caches hold, instead of in a page or one place
+    #[arg(long, value_name = "SIZE", value_parser = ByteSize::from_str, help_heading = "Memory (client only)")]
+    pub working_set: Option<ByteSize>,
     /// What the bytes lie in.
     #[command(flatten)]
     pub memory: MemoryArgs,
@@ -332,6 +337,7 @@ impl TransferArgs {
             validate: self.validate,
             memory: self.memory.request(),
             gpu: self.memory.gpu(),
+            working_set_bytes: self.working_set.map(ByteSize::bytes),
             mr_per_qp: self.queue.mr_per_qp,
             requirements: self.gates.requirements(),
             rate_limit: self.pace.limit(self.tx_depth)?,

@@ -28,6 +28,8 @@ pub use layout::{BufferLayout, Regions, Slots, flags_len, flags_of};
 
 /// The largest message of InfiniBand and RoCE: 2³¹ bytes (InfiniBand specification, volume 1, 9.7).
 pub const MAX_MSG_SIZE: u64 = 1 << 31;
+/// The largest memory of a queue pair in which messages take turns: more than any host has.
+pub const MAX_WORKING_SET: u64 = 1 << 40;
 /// Queue pairs at most, as in perftest.
 pub const MAX_QPS: u32 = 16384;
 /// Outstanding writes of a queue pair at most; devices allow 16384 to 32768.
@@ -172,6 +174,9 @@ pub struct Plan {
     /// The ends' GPU memory; absent where both have host memory.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub gpu: Option<GpuPlan>,
+    /// The memory of each queue pair in which its messages take turns; absent: a page, or one place for larger ones.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub working_set_bytes: Option<u64>,
     /// Whether each queue pair's memory is registered by itself, not all of it at once; false over TCP.
     pub mr_per_qp: bool,
     /// What every size must reach.
@@ -250,6 +255,11 @@ impl Plan {
     /// How many memory regions each end registers.
     pub fn memory_regions(&self) -> u32 {
         if self.mr_per_qp { self.qps } else { 1 }
+    }
+
+    /// Where messages of `size` bytes lie in a queue pair's region.
+    pub fn slots(&self, size: u64) -> Slots {
+        self.working_set_bytes.map_or_else(|| Slots::of(size), |room| Slots::within(room, size))
     }
 
     /// The largest message.
@@ -349,6 +359,7 @@ pub(crate) mod tests {
             validate: false,
             memory: MemoryRequest::Host,
             gpu: None,
+            working_set_bytes: None,
             mr_per_qp: false,
             requirements: Requirements::default(),
             rate_limit: None,

@@ -156,6 +156,7 @@ impl LatencyArgs {
             validate: self.validate,
             memory: self.memory.request(),
             gpu: self.memory.gpu(),
+            working_set_bytes: None,
             mr_per_qp: false,
             requirements: self.gates.requirements()?,
             rate_limit: None,

@@ -60,7 +60,7 @@ impl<'a> Stage<'a> {
         let plan = session.plan();
         let size = plan.sizes_bytes.get(stretch.point as usize).copied();
         let in_plan = stretch.round.is_none_or(|round| round < plan.rounds);
-        let slots = size.filter(|_| in_plan).map(Slots::of).ok_or_else(|| {
+        let slots = size.filter(|_| in_plan).map(|size| plan.slots(size)).ok_or_else(|| {
             Error::new(ErrorKind::Protocol, "the peer began a round that the plan does not have")
         })?;
         Ok(Self { channel, session, stretch, slots, audience })

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    MAX_MSG_SIZE, MAX_QPS, MAX_ROUNDS, MAX_SIZES, MAX_THREADS, MAX_TX_DEPTH, PATH_MTUS, Plan, RoundLength,
-    Transport, whole_lists,
+    MAX_MSG_SIZE, MAX_QPS, MAX_ROUNDS, MAX_SIZES, MAX_THREADS, MAX_TX_DEPTH, MAX_WORKING_SET, PATH_MTUS,
+    Plan, RoundLength, Traffic, Transport, whole_lists,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::qp;
@@ -29,6 +29,7 @@ impl Plan {
         self.check_posting()?;
         self.check_queue_pair()?;
         self.check_gpu()?;
+        self.check_working_set()?;
         self.check_rate_limit()?;
         self.requirements.check(self.traffic)?;
         within("--rounds", self.rounds, 1, MAX_ROUNDS)?;
@@ -89,6 +90,27 @@ impl Plan {
         within("--retry-count", attributes.retry_count, 0, qp::MAX_RETRY_COUNT)?;
         if self.mr_per_qp && self.transport == Transport::Tcp {
             return Err(usage("--mr-per-qp registers memory, which --transport tcp does not do".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// With room for one message there would be no turns.
+    fn check_working_set(&self) -> Result<()> {
+        let Some(room) = self.working_set_bytes else { return Ok(()) };
+        let largest = self.largest();
+        if self.traffic == Traffic::PingPong {
+            return Err(usage(
+                "--working-set is for bandwidth: ends that write in turn do it in one place".to_owned(),
+            ));
+        }
+        if self.slots(largest).count < 2 || room > MAX_WORKING_SET {
+            let what = format!(
+                "--working-set is {}; it can be twice the largest message, here {}, to {}",
+                ByteSize(room),
+                ByteSize(2 * largest.next_multiple_of(64)),
+                ByteSize(MAX_WORKING_SET)
+            );
+            return Err(usage(what));
         }
         Ok(())
     }
@@ -235,6 +257,22 @@ mod tests {
         assert_eq!(what, "--burst-size is 4; it can be 8 to 16384");
         let mut good = plan();
         limited(Rate::Mib(50.0))(&mut good);
+        assert!(good.check().is_ok());
+    }
+
+    #[test]
+    fn a_working_set_has_room_for_turns() {
+        let holds = |bytes| move |p: &mut Plan| p.working_set_bytes = Some(bytes);
+        let what = refused(holds(64 << 10));
+        assert_eq!(
+            what,
+            "--working-set is 64 KiB; it can be twice the largest message, here 128 KiB, to 1024 GiB"
+        );
+        assert!(refused(holds(1 << 41)).contains("to 1024 GiB"));
+        let what = refused(|p| (p.working_set_bytes, p.traffic) = (Some(1 << 20), Traffic::PingPong));
+        assert!(what.starts_with("--working-set is for bandwidth"), "{what}");
+        let mut good = plan();
+        holds(128 << 10)(&mut good);
         assert!(good.check().is_ok());
     }
 

@@ -22,10 +22,15 @@ const CACHE_LINE: u64 = 64;
 const PAGE: u64 = 4096;
 
 impl Slots {
-    /// The slots of messages of `size` bytes in a queue pair's region.
+    /// The slots of messages of `size` bytes that take turns in a page, or have one place if they are larger.
     pub fn of(size: u64) -> Self {
+        Self::within(PAGE, size)
+    }
+
+    /// The slots of messages of `size` bytes that take turns in `room` bytes, at least in one place.
+    pub fn within(room: u64, size: u64) -> Self {
         let stride = size.max(1).next_multiple_of(CACHE_LINE);
-        Self { size, stride, count: (PAGE / stride).max(1) }
+        Self { size, stride, count: (room / stride).max(1) }
     }
 
     /// Where slot `index` begins, from the start of the region.
@@ -68,7 +73,7 @@ impl BufferLayout {
         let beside = if plan.traffic == Traffic::PingPong { CACHE_LINE } else { 0 };
         Self {
             qps: u64::from(plan.qps),
-            region: (plan.largest() + beside).next_multiple_of(PAGE),
+            region: (plan.largest() + beside).max(plan.working_set_bytes.unwrap_or(0)).next_multiple_of(PAGE),
             sources: u64::from(plan.is_initiator(role)),
             sinks: u64::from(plan.is_target(role)),
             memory_regions: plan.memory_regions().into(),
@@ -80,7 +85,7 @@ impl BufferLayout {
         self.region
     }
 
-    /// Bytes of the whole buffer. At most 2 × 16384 × 2³¹, which 64 bits hold.
+    /// Bytes of the whole buffer. At most 2 × 16384 × 2⁴⁰, which 64 bits hold.
     pub fn total_len(self) -> u64 {
         self.qps * self.part()
     }
@@ -139,9 +144,9 @@ pub fn flags_of(base: u64, qp: usize) -> Regions {
 
 #[cfg(test)]
 mod tests {
-    use super::super::MAX_MSG_SIZE;
     use super::super::Traffic;
     use super::super::tests::plan;
+    use super::super::{MAX_MSG_SIZE, MAX_WORKING_SET};
     use super::*;
 
     #[test]
@@ -155,11 +160,25 @@ mod tests {
 
     #[test]
     fn slots_stay_in_their_region() {
-        for size in (1..5000).chain([65536, 1 << 20, MAX_MSG_SIZE]) {
-            let slots = Slots::of(size);
-            let region = size.next_multiple_of(PAGE);
-            assert!(slots.offset(slots.count - 1) + size <= region, "{size}");
+        let working_sets = [None, Some(4097), Some(1 << 20), Some(MAX_WORKING_SET)];
+        for working_set_bytes in working_sets {
+            for size in (1..5000).chain([65536, 1 << 20, MAX_MSG_SIZE]) {
+                let plan = Plan { working_set_bytes, sizes_bytes: vec![size], ..plan() };
+                let slots = plan.slots(size);
+                let region = BufferLayout::new(&plan, Role::Client).region_len();
+                assert!(slots.offset(slots.count - 1) + size <= region, "{size} in {working_set_bytes:?}");
+            }
         }
+    }
+
+    #[test]
+    fn messages_take_turns_in_all_of_the_working_set() {
+        let plan = Plan { working_set_bytes: Some(64 << 20), ..plan() };
+        assert_eq!(
+            [2, 1000, 1 << 20, 3 << 20].map(|size| plan.slots(size).count),
+            [1 << 20, 1 << 16, 64, 21]
+        );
+        assert_eq!(BufferLayout::new(&plan, Role::Server).total_len(), 64 << 20);
     }
 
     #[test]

@@ -33,6 +33,12 @@ impl Plan {
                 "leave --use-cuda and --memory out, or start this tool there",
             );
         }
+        if self.working_set_bytes.is_some() {
+            return cannot(
+                "it takes writes in a page, or larger ones in one place",
+                "leave --working-set out, or start this tool there",
+            );
+        }
         if self.traffic == Traffic::Unidirectional {
             return Ok(self);
         }
@@ -135,6 +141,7 @@ mod tests {
         let by_time = RoundLength::Seconds(1.0);
         assert!(refused(Plan { validate: true, ..plan() }).contains("check the data"));
         assert!(refused(Plan { transport: Transport::Tcp, ..plan() }).contains("RDMA only"));
+        assert!(refused(Plan { working_set_bytes: Some(1 << 20), ..plan() }).contains("in one place"));
         assert!(refused(Plan { sizes_bytes: vec![8, 16], ..both.clone() }).contains("one size"));
         assert!(refused(Plan { round_length: RoundLength::UntilStopped, ..both.clone() }).contains("stop"));
         assert!(refused(Plan { round_length: by_time, sizes_bytes: all_sizes(), ..both }).contains("-D"));

@@ -4,6 +4,7 @@ use super::{DeviceKind, Document, Link, LinkEnd, MemoryUse, PerftestEnd, RdmaEnd
 use crate::memory::{GpuPath, GpuUse, Refusal};
 use crate::plan::{Plan, Traffic, Transport};
 use crate::qp::Qpn;
+use crate::units::ByteSize;
 
 /// The header of a run's report.
 pub(super) fn header(document: &Document, plan: &Plan) -> String {
@@ -44,7 +45,7 @@ pub(super) fn header(document: &Document, plan: &Plan) -> String {
         add("Clock", clocks);
     }
     if let Some(memory) = &document.memory {
-        add("Memory", describe_memory(memory));
+        add("Memory", describe_memory(memory, plan));
         for (label, gpu) in [("Client GPU", &memory.client_gpu), ("Server GPU", &memory.server_gpu)] {
             gpu.iter().for_each(|gpu| add(label, describe_gpu(gpu)));
         }
@@ -102,7 +103,7 @@ fn hosts(document: &Document) -> String {
     document.hosts.iter().map(host).collect::<Vec<_>>().join(", ")
 }
 
-fn describe_memory(memory: &MemoryUse) -> String {
+fn describe_memory(memory: &MemoryUse, plan: &Plan) -> String {
     let registration = memory.registration.as_ref().map_or(String::new(), |how| format!(", {how}"));
     let regions = match memory.regions {
         Some(regions @ 2..) => format!(" in {regions} regions, one a queue pair"),
@@ -115,7 +116,14 @@ fn describe_memory(memory: &MemoryUse) -> String {
         }
         _ => memory.kind.name().to_owned(),
     };
-    format!("{kind}{registration}{regions}")
+    let turns = plan.working_set_bytes.map_or(String::new(), |bytes| {
+        format!(
+            ", messages take turns in {}{}",
+            ByteSize(bytes),
+            if plan.qps > 1 { " for each queue pair" } else { "" }
+        )
+    });
+    format!("{kind}{registration}{regions}{turns}")
 }
 
 /// A GPU, how its memory is reached, and what did not work before.

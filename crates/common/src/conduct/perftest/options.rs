@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::perftest::Report;
-use crate::plan::{Plan, Slots};
+use crate::plan::Plan;
 use crate::session::Session;
 
 /// How much of its time this end has to have measured when a perftest leaves by its own clock, which runs ahead by what this
@@ -16,7 +16,7 @@ const LEAST_SHARE: f64 = 0.75;
 pub(super) fn check_last_message(session: &Session) -> Result<()> {
     let plan = session.plan();
     let Some(messages) = plan.round_iterations() else { return Ok(()) };
-    if session.last_mark(Slots::of(plan.largest()))? == messages as u8 {
+    if session.last_mark(plan.slots(plan.largest()))? == messages as u8 {
         return Ok(());
     }
     Err(Error::new(
