@@ -69,6 +69,14 @@ fn gpu_direct_takes_dma_bufs_first_and_says_so() {
 }
 
 #[test]
+fn bandwidth_asks_for_no_order_where_nobody_looks_for_one() {
+    let document = Ends::soft("write-bw", REACHABLE).run("--use-cuda 0 -s 4K -n 40").exits(0).document();
+    assert_eq!(document["memory"]["registration"], "ibv_reg_dmabuf_mr, relaxed ordering allowed");
+    let document = Ends::soft("write-lat", REACHABLE).run("--use-cuda 0 -s 4K -n 40").exits(0).document();
+    assert_eq!(document["memory"]["registration"], "ibv_reg_dmabuf_mr, strict ordering");
+}
+
+#[test]
 fn both_directions_over_peer_memory_and_a_region_for_each_queue_pair() {
     let options = "--use-cuda 0 --cuda-path peermem -b -q 3 --mr-per-qp -s 64,64K -n 40 --validate";
     let document = Ends::soft("write-bw", REACHABLE).right(options);

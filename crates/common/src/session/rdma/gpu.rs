@@ -42,7 +42,7 @@ fn reach_by(path: GpuPath, wanted: &Wanted, buffer: &Arc<EndBuffer>, memory: &Gp
         GpuPath::Staged => {
             let mirror = Arc::new(PinnedBuffer::new(memory.context(), memory.len() as usize)?);
             mirror.clear();
-            wanted.register(&mirror, Registrar::Plain)
+            wanted.in_order().register(&mirror, Registrar::Plain)
         }
     }
 }

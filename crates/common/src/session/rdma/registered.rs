@@ -152,6 +152,11 @@ impl Wanted<'_> {
         Ok(Reached::of(buffer.as_ref(), regions))
     }
 
+    /// Each write in its place before the next: where a count tells of messages, they have to be there.
+    pub(super) fn in_order(&self) -> Self {
+        Self { ordering: Ordering::Strict, ..*self }
+    }
+
     fn flags(&self, plan: &Plan) -> Result<MemoryRegion<HostBuffer>> {
         let len = crate::plan::flags_len(plan);
         let buffer = Arc::new(HostBuffer::new(len, MemoryKind::Host)?);
@@ -162,8 +167,8 @@ impl Wanted<'_> {
 }
 
 /// Bandwidth wants relaxed ordering. Checking the data wants each write in its place when it is looked for, and a
-/// message whose last byte is polled must not have it before the others; nor may a flag come before what it tells of.
+/// message whose last byte is polled, or that a flag tells of, must be there whole by then.
 fn ordering(plan: &Plan) -> Ordering {
-    let polled = plan.validate || plan.traffic == Traffic::PingPong || plan.gpu.is_some();
+    let polled = plan.validate || plan.traffic == Traffic::PingPong;
     if polled { Ordering::Strict } else { Ordering::Relaxed }
 }
