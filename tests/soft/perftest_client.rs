@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use linkproof_tests::{Finished, Running, SOON, StrangeClient, Tool, free_port, installed, library, skip};
+use linkproof_tests::{
+    Finished, Running, SOON, StrangeClient, Tool, free_port, installed, library, skip, softgpu,
+};
 use serde_json::Value;
 
 /// Our server on a fabric of its own.
@@ -32,6 +34,7 @@ impl Server {
         }
         let port = free_port();
         let server = Tool::soft(tool, &format!("client-{port}"), device)
+            .env("LINKPROOF_CUDA", softgpu())
             .args(&format!("--json {options}"))
             .serve(port);
         Some(Self { server, port, device })
@@ -43,6 +46,8 @@ impl Server {
         Tool::program(std::path::Path::new("/usr/bin/env"))
             .arg(format!("LD_PRELOAD={}", library("softnic").display()))
             .arg(format!("LINKPROOF_SOFTNIC=fabric=client-{port}; {device}"))
+            // softnic needs it where the other end's memory is a GPU's.
+            .arg(format!("LINKPROOF_CUDA={}", softgpu().display()))
             .arg(program)
             .args(&format!("-d soft0 -p {port} -F {options} 127.0.0.1"))
             .start()
@@ -133,6 +138,19 @@ fn our_server_writes_as_its_own_options_say() {
     agree(&client, &document);
     // The options are for perftest's clients only.
     server.serves_ours(2, "write-bw");
+}
+
+#[test]
+fn our_server_has_gpu_memory_for_perftests_client() {
+    let name = "our_server_has_gpu_memory_for_perftests_client";
+    for both in ["", "-b"] {
+        let options = format!("--peer-protocol perftest --use-cuda 0 -n 300 {both}");
+        let Some(server) = Server::serve(name, "write-bw", "ib_write_bw", &options) else { return };
+        let (client, document) = server.measure(1, "ib_write_bw", &format!("-n 300 {both}"));
+        client.exits(0);
+        agree(&client, &document);
+        assert_eq!(document["memory"]["server_gpu"]["path"], "dmabuf");
+    }
 }
 
 #[test]

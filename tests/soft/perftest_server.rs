@@ -1,6 +1,8 @@
 //! Our client measures against perftest's own server.
 
-use linkproof_tests::{Finished, Running, Tool, free_port, installed, library, skip, wait_for_listener};
+use linkproof_tests::{
+    Finished, Running, Tool, free_port, installed, library, skip, softgpu, wait_for_listener,
+};
 use serde_json::Value;
 
 /// A perftest server on a fabric of its own, and how our client of the same kind reaches it.
@@ -27,6 +29,8 @@ impl Perftest {
         let server = Tool::program(std::path::Path::new("/usr/bin/env"))
             .arg(format!("LD_PRELOAD={}", library("softnic").display()))
             .arg(format!("LINKPROOF_SOFTNIC=fabric=server-{port}; {device}"))
+            // softnic needs it where the other end's memory is a GPU's.
+            .arg(format!("LINKPROOF_CUDA={}", softgpu().display()))
             .arg(program)
             .args(&format!("-d soft0 -p {port} -F {options}"))
             .start();
@@ -41,6 +45,7 @@ impl Perftest {
     fn client_with(&self, options: &str, device: &str) -> Finished {
         let Self { port, tool, .. } = self;
         Tool::soft(tool, &format!("server-{port}"), device)
+            .env("LINKPROOF_CUDA", softgpu())
             .args(&format!("--json -p {port} {options} 127.0.0.1"))
             .run()
     }
@@ -114,6 +119,21 @@ fn both_ends_write_at_the_same_time() {
         document["rounds"].as_array().into_iter().flatten().map(|round| &round["direction"]).collect();
     assert_eq!(directions, ["client_to_server", "server_to_client"]);
     assert_eq!(document["plan"]["rounds"], 1);
+}
+
+#[test]
+fn our_end_may_have_gpu_memory() {
+    let name = "our_end_may_have_gpu_memory";
+    for (options, theirs) in [("--use-cuda 0 --cuda-path peermem", ""), ("--use-cuda 0 -b", "-b")] {
+        let Some(perftest) = Perftest::serve(name, "ib_write_bw", &format!("-n 300 {theirs}")) else {
+            return;
+        };
+        let (document, server) = perftest.measure(&format!("-n 300 {options}"));
+        agree(&document, &server);
+        let memory = &document["memory"];
+        assert_eq!((&memory["client_kind"], memory.get("server_kind")), (&"cuda".into(), None));
+        assert_eq!(memory["client_gpu"]["name"], "Softgpu (host memory)");
+    }
 }
 
 #[test]

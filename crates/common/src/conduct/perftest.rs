@@ -35,7 +35,7 @@ pub(super) fn lead<T: Tool>(
     document: &mut Document,
     output: &Output,
 ) -> Result<Ending> {
-    let plan = plan.for_perftest()?;
+    let plan = plan.for_perftest(Role::Client)?;
     let peer = document.peer.insert(Peer::perftest(channel.version(), &plan, Role::Client)).clone();
     document.plan = Some(plan.clone());
     let measured = measure(tool, channel, local, plan, Role::Client, document, output);
@@ -148,7 +148,7 @@ impl Pulse<'_> {
     /// Whether it has written since this was asked last. Its data is the same all the time, so that every other mark at
     /// least differs from it.
     fn beats(&mut self) -> bool {
-        // A plan for a perftest has host memory, with which nothing fails.
+        // With host memory nothing fails, and a GPU that does will say so to others.
         let written = self.session.was_written(self.mark, !self.mark).unwrap_or(false);
         self.mark = !self.mark;
         written

@@ -45,7 +45,7 @@ fn plan_of_perftest(ends: Ends, test_options: &[String], plan: Result<Plan>) -> 
         refuse(test_options)?;
     }
     // Over TCP there are no such clients, and whether there are is seen when one comes.
-    Plan { transport: Transport::Rdma, ..plan? }.for_perftest()
+    Plan { transport: Transport::Rdma, ..plan? }.for_perftest(Role::Server)
 }
 
 fn listen<T: Tool>(ends: Ends, output: &Output) -> Result<Server> {

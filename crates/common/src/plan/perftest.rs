@@ -1,20 +1,16 @@
 //! What of a plan can be carried out with a perftest at the other end, which can't be told one.
 
-use super::{Plan, Role, RoundLength, Traffic, Transport};
+use super::{GpuPathRequest, GpuPlan, Plan, Role, RoundLength, Traffic, Transport};
 use crate::args::all_sizes;
 use crate::error::{Error, ErrorKind, Result};
 
 impl Plan {
-    /// The same plan with a perftest at the other end. A perftest that only takes writes leaves this end everything. One
-    /// that writes itself does so once for each size, without a warm-up: there are no rounds then.
+    /// The same plan for `role` with a perftest at the other end. A perftest that only takes writes leaves this end everything.
+    /// One that writes itself does so once for each size, without a warm-up: there are no rounds then.
     ///
     /// # Errors
     /// [`ErrorKind::PerftestPeer`] for what a perftest can't do.
-    pub fn for_perftest(self) -> Result<Self> {
-        let cannot = |what: &str, hint: &str| {
-            Err(Error::new(ErrorKind::PerftestPeer, format!("the other end is perftest's: {what}"))
-                .hint(hint))
-        };
+    pub fn for_perftest(self, role: Role) -> Result<Self> {
         if self.transport == Transport::Tcp {
             return cannot(
                 "it measures over RDMA only",
@@ -27,20 +23,15 @@ impl Plan {
                 "leave --validate out, or start this tool there",
             );
         }
-        if self.gpu.is_some() {
-            return cannot(
-                "the ends can't agree on how messages in GPU memory are told of",
-                "leave --use-cuda and --memory out, or start this tool there",
-            );
-        }
         if self.working_set_bytes.is_some() {
             return cannot(
                 "it takes writes in a page, or larger ones in one place",
                 "leave --working-set out, or start this tool there",
             );
         }
+        let gpu = self.gpu_for_perftest(role)?;
         if self.traffic == Traffic::Unidirectional {
-            return Ok(self);
+            return Ok(Self { gpu, ..self });
         }
         let writes = "where both ends write";
         if self.is_until_stopped() {
@@ -65,7 +56,36 @@ impl Plan {
             RoundLength::Seconds(seconds) => RoundLength::Seconds(seconds * f64::from(self.rounds)),
             other => other,
         };
-        Ok(Self { round_length, rounds: 1, warmup_iterations: 0, ..self })
+        Ok(Self { round_length, rounds: 1, warmup_iterations: 0, gpu, ..self })
+    }
+
+    /// This end's GPU memory: what the other end has is its own affair, as perftest's --use_cuda is each end's.
+    fn gpu_for_perftest(&self, role: Role) -> Result<Option<GpuPlan>> {
+        let Some(gpu) = &self.gpu else { return Ok(None) };
+        if self.traffic == Traffic::PingPong {
+            return cannot(
+                "processors can't look for messages in GPU memory, and it tells of none in another way",
+                "leave --use-cuda and --memory out, or start this tool there",
+            );
+        }
+        if gpu.allow_staged || gpu.path == GpuPathRequest::Staged {
+            return cannot(
+                "messages that go through host memory have to be counted for this end, which it doesn't",
+                "leave --cuda-path staged and --allow-staged out, or start this tool there",
+            );
+        }
+        let ours = self.gpu_of(role).cloned();
+        if ours.is_none() {
+            return cannot(
+                "its memory is its own affair",
+                "leave --peer-memory out, and give perftest its own --use_cuda",
+            );
+        }
+        let (client, server) = match role {
+            Role::Client => (ours, None),
+            Role::Server => (None, ours),
+        };
+        Ok(Some(GpuPlan { client, server, ..gpu.clone() }))
     }
 
     /// The options that a perftest at the end opposite `role` needs for this plan, or must not have, and does not tell of.
@@ -102,13 +122,18 @@ impl Plan {
     }
 }
 
+fn cannot<T>(what: &str, hint: &str) -> Result<T> {
+    Err(Error::new(ErrorKind::PerftestPeer, format!("the other end is perftest's: {what}")).hint(hint))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::tests::plan;
     use super::*;
+    use crate::cuda::GpuName;
 
     fn refused(plan: Plan) -> String {
-        let error = plan.for_perftest().unwrap_err();
+        let error = plan.for_perftest(Role::Client).unwrap_err();
         assert_eq!(error.kind, ErrorKind::PerftestPeer);
         assert!(error.hint.is_some());
         error.what
@@ -117,9 +142,9 @@ mod tests {
     #[test]
     fn a_perftest_that_only_takes_writes_leaves_the_plan_alone() {
         let sizes = Plan { sizes_bytes: vec![8, 4096], ..plan() };
-        assert_eq!(sizes.clone().for_perftest().unwrap(), sizes);
+        assert_eq!(sizes.clone().for_perftest(Role::Client).unwrap(), sizes);
         let endless = Plan { round_length: RoundLength::UntilStopped, ..plan() };
-        assert!(endless.for_perftest().is_ok());
+        assert!(endless.for_perftest(Role::Client).is_ok());
     }
 
     #[test]
@@ -127,10 +152,23 @@ mod tests {
         let both =
             Plan { traffic: Traffic::Bidirectional, round_length: RoundLength::Seconds(2.0), ..plan() };
         for traffic in [Traffic::Bidirectional, Traffic::PingPong] {
-            let plan = Plan { traffic, ..both.clone() }.for_perftest().unwrap();
+            let plan = Plan { traffic, ..both.clone() }.for_perftest(Role::Client).unwrap();
             assert_eq!((plan.rounds, plan.warmup_iterations), (1, 0));
             assert_eq!(plan.round_length, RoundLength::Seconds(6.0));
             assert!(plan.check().is_ok());
+        }
+    }
+
+    #[test]
+    fn gpu_memory_is_this_ends_alone() {
+        let gpu = Some(GpuName::Ordinal(1));
+        let path = GpuPathRequest::Auto;
+        let both = GpuPlan { client: gpu.clone(), server: gpu.clone(), path, allow_staged: false };
+        for traffic in [Traffic::Unidirectional, Traffic::Bidirectional] {
+            let plan = Plan { gpu: Some(both.clone()), traffic, ..plan() };
+            let ours = |role| plan.clone().for_perftest(role).unwrap().gpu.unwrap();
+            assert_eq!(ours(Role::Client), GpuPlan { server: None, ..both.clone() });
+            assert_eq!(ours(Role::Server), GpuPlan { client: None, ..both.clone() });
         }
     }
 
@@ -141,6 +179,17 @@ mod tests {
         let by_time = RoundLength::Seconds(1.0);
         assert!(refused(Plan { validate: true, ..plan() }).contains("check the data"));
         assert!(refused(Plan { transport: Transport::Tcp, ..plan() }).contains("RDMA only"));
+        let gpu =
+            |client, server| GpuPlan { client, server, path: GpuPathRequest::Auto, allow_staged: false };
+        let both_gpus = gpu(Some(GpuName::Ordinal(1)), Some(GpuName::Ordinal(1)));
+        assert!(
+            refused(Plan { gpu: Some(both_gpus.clone()), ..turns.clone() }).contains("look for messages")
+        );
+        assert!(
+            refused(Plan { gpu: Some(gpu(None, both_gpus.server.clone())), ..plan() }).contains("own affair")
+        );
+        let staged = GpuPlan { allow_staged: true, ..both_gpus.clone() };
+        assert!(refused(Plan { gpu: Some(staged), ..plan() }).contains("have to be counted"));
         assert!(refused(Plan { working_set_bytes: Some(1 << 20), ..plan() }).contains("in one place"));
         assert!(refused(Plan { sizes_bytes: vec![8, 16], ..both.clone() }).contains("one size"));
         assert!(refused(Plan { round_length: RoundLength::UntilStopped, ..both.clone() }).contains("stop"));

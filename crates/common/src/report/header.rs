@@ -1,7 +1,7 @@
 //! The header above the table: what was measured, between whom, over what, and under which conditions.
 
 use super::{DeviceKind, Document, Link, LinkEnd, MemoryUse, PerftestEnd, RdmaEnd, TcpEnd, conditions};
-use crate::memory::{GpuPath, GpuUse, Refusal};
+use crate::memory::{GpuPath, GpuUse, MemoryKind, Refusal};
 use crate::plan::{Plan, Traffic, Transport};
 use crate::qp::Qpn;
 use crate::units::ByteSize;
@@ -114,6 +114,8 @@ fn describe_memory(memory: &MemoryUse, plan: &Plan) -> String {
         (Some(client), Some(server)) if client != server => {
             format!("client {}, server {}", client.name(), server.name())
         }
+        (Some(MemoryKind::Cuda), None) => "client GPU memory; the server does not tell".to_owned(),
+        (None, Some(MemoryKind::Cuda)) => "server GPU memory; the client does not tell".to_owned(),
         _ => memory.kind.name().to_owned(),
     };
     let turns = plan.working_set_bytes.map_or(String::new(), |bytes| {
