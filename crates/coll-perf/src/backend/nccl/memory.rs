@@ -16,7 +16,7 @@ pub(super) struct Memory {
     _registrations: Vec<Registration>,
     pub(super) send: DeviceBuffer,
     pub(super) recv: DeviceBuffer,
-    /// Where ranks that align meet.
+    /// Where ranks meet: what goes out, and from the middle on what comes in.
     pub(super) meeting: DeviceBuffer,
 }
 
@@ -30,6 +30,7 @@ impl Memory {
         registrar: Option<&Comm>,
         send_bytes: u64,
         recv_bytes: u64,
+        n_ranks: u32,
     ) -> Result<Self> {
         let mut registrations = Vec::new();
         let mut room = |bytes: u64| {
@@ -39,9 +40,14 @@ impl Memory {
             Ok(buffer)
         };
         let (send, recv) = (room(send_bytes)?, room(recv_bytes.max(send_bytes))?);
-        let meeting = DeviceBuffer::new(context, 4)?;
+        let meeting = DeviceBuffer::new(context, 2 * meeting_bytes(n_ranks))?;
         Ok(Self { _registrations: registrations, send, recv, meeting })
     }
+}
+
+/// What each rank sends where ranks meet: the smallest block to every rank.
+pub(super) fn meeting_bytes(n_ranks: u32) -> u64 {
+    16 * u64::from(n_ranks)
 }
 
 /// Memory that NCCL finds the best for its transports.

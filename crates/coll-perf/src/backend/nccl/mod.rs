@@ -24,7 +24,7 @@ use linkproof_common::error::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
 use super::{Backend, Carrier, Differences, Placement, Side, Stretch};
-use crate::collective::{Call, InPlace, Shape};
+use crate::collective::{Call, Collective, InPlace, Kind, Shape};
 use crate::data::Recipe;
 use crate::dtype::DataType;
 use crate::group::{Alarm, Group};
@@ -114,6 +114,22 @@ struct Reserved<'a> {
     memory: &'a Memory,
     ready: &'a Ready,
     buffers: Buffers,
+}
+
+/// Ranks up to which an alltoall is met for by a small one: of more, one is over at times as different as the ranks are many.
+const MOST_TO_MEET_BY_ALLTOALL: u32 = 8;
+
+/// The call in which ranks meet before one of `kind`: no rank is through it before all have begun. An all_reduce; but an alltoall
+/// has connections of its own, and those of an all_reduce would be made for its sake alone, which takes a rank on one core a second.
+fn meeting(kind: Kind, n_ranks: u32) -> Result<Call> {
+    let (kind, bytes) = match kind {
+        Kind::Alltoall | Kind::Alltoallv if n_ranks <= MOST_TO_MEET_BY_ALLTOALL => {
+            (Kind::Alltoall, memory::meeting_bytes(n_ranks))
+        }
+        _ => (Kind::AllReduce, DataType::Float.bytes()),
+    };
+    Call::new(Collective::of(kind), n_ranks, DataType::Float, RedOp::Sum, 0, bytes)
+        .map_err(|_| Error::new(ErrorKind::Usage, "a meeting of the smallest blocks is a collective"))
 }
 
 /// Which GPU a rank has, on which machine.
@@ -284,16 +300,14 @@ impl Backend for Nccl {
         self.context.bind()?;
         (self.ready, self.memory) = (None, None);
         let registrar = self.choice.registered.then_some(&self.comm);
-        self.memory = Some(Memory::new(&self.context, registrar, send_bytes, recv_bytes)?);
+        self.memory = Some(Memory::new(&self.context, registrar, send_bytes, recv_bytes, self.n_ranks)?);
         Ok(())
     }
 
     fn set_up(&mut self, _: &mut dyn Group, call: &Call, placement: Placement) -> Result<&'static str> {
         let shape = call.shape(self.rank);
         let shared = shape.in_place.filter(|_| placement == Placement::InPlace);
-        let all_reduce = crate::collective::Collective::of(crate::collective::Kind::AllReduce);
-        let meeting = Call::new(all_reduce, self.n_ranks, DataType::Float, RedOp::Sum, 0, 4)
-            .map_err(|_| Error::new(ErrorKind::Usage, "an all_reduce of 4 bytes is one"))?;
+        let meeting = meeting(call.collective.kind, self.n_ranks)?;
         self.ready = Some(Ready { call: call.clone(), shape, shared, meeting });
         Ok("NCCL's choice")
     }
@@ -369,6 +383,24 @@ mod tests {
             pci_address: "0000:17:00.0".to_owned(),
             described: format!("GPU {gpu}"),
             library: library.to_owned(),
+        }
+    }
+
+    #[test]
+    fn ranks_meet_over_the_connections_of_the_call_where_these_are_to_all() {
+        let kind_and_size = |kind, n_ranks| {
+            let meeting = meeting(kind, n_ranks).unwrap();
+            assert!((0..n_ranks).all(|rank| {
+                let shape = meeting.shape(rank);
+                shape.send_bytes.max(shape.recv_bytes) <= memory::meeting_bytes(n_ranks)
+            }));
+            (meeting.collective.kind, meeting.count_bytes())
+        };
+        for (kind, n_ranks) in [(Kind::Alltoall, 1), (Kind::Alltoall, 2), (Kind::Alltoallv, 8)] {
+            assert_eq!(kind_and_size(kind, n_ranks), (Kind::Alltoall, 16));
+        }
+        for (kind, n_ranks) in [(Kind::Alltoall, 9), (Kind::Sendrecv, 2), (Kind::AllReduce, 1000)] {
+            assert_eq!(kind_and_size(kind, n_ranks), (Kind::AllReduce, 4));
         }
     }
 

@@ -164,8 +164,9 @@ impl Nccl {
 
     /// All ranks' streams meet, in the stream's turn.
     fn meet(&self, memory: &Memory, ready: &Ready) -> Result<()> {
-        let at = Buffers { send: memory.meeting.address(), recv: memory.meeting.address() };
-        // SAFETY: four bytes that only this stream uses.
+        let (send, half) = (memory.meeting.address(), memory.meeting.len() / 2);
+        let at = Buffers { send, recv: send + half };
+        // SAFETY: both halves have room for the meeting, and only this stream uses them.
         unsafe { self.comm.enqueue(&ready.meeting, self.rank, at, &self.stream) }
     }
 
