@@ -201,9 +201,10 @@ fn the_other_enums_are_spelled_as_the_tools_write_them() {
     );
     let distances = Distance::ALL.map(Distance::word).map(str::to_owned);
     assert_eq!(of("gpu_use/properties/distance"), BTreeSet::from(distances));
-    use GpuPathRequest::{Auto, Dmabuf, Peermem, Staged};
-    assert_eq!(of("gpu_path_request"), written_as(&[Auto, Dmabuf, Peermem, Staged]));
-    assert_eq!(of("gpu_path"), written_as(&[GpuPath::Dmabuf, GpuPath::Peermem, GpuPath::Staged]));
+    use GpuPathRequest::{Auto, Dmabuf, DmabufPcie, Peermem, Staged};
+    assert_eq!(of("gpu_path_request"), written_as(&[Auto, Dmabuf, DmabufPcie, Peermem, Staged]));
+    let paths = [GpuPath::Dmabuf, GpuPath::DmabufPcie, GpuPath::Peermem, GpuPath::Staged];
+    assert_eq!(of("gpu_path"), written_as(&paths));
     assert_eq!(of("gid/properties/type"), written_as(&[GidType::Ib, GidType::RoceV1, GidType::RoceV2]));
     assert_eq!(
         of("rdma_end/properties/link_layer"),

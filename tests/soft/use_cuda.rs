@@ -214,6 +214,22 @@ fn what_the_driver_can_not_export_is_told_in_its_words() {
     assert!(why.contains("cuMemGetHandleForAddressRange: CUDA_ERROR_NOT_SUPPORTED"), "{why}");
 }
 
+#[test]
+fn a_dma_buf_may_be_asked_for_that_is_mapped_over_pcie() {
+    let options = "--use-cuda 0 --cuda-path dmabuf-pcie -n 40 --validate";
+    let document = Ends::soft("write-bw", REACHABLE).right(options);
+    assert_eq!(path_of(&document, "server"), "dmabuf_pcie");
+    assert_eq!(document["memory"]["registration"], "ibv_reg_dmabuf_mr, strict ordering");
+    // A driver that does not know the flag: had it not been passed, this would go well.
+    let old = Ends { gpus: "pcie_mapping off", ..Ends::soft("write-bw", REACHABLE) };
+    let refused = refusals(&old.run(options));
+    assert!(
+        refused[0].0 == "dmabuf-pcie" && refused[0].1.contains("CUDA_ERROR_INVALID_VALUE"),
+        "{refused:?}"
+    );
+    old.right("--use-cuda 0 --cuda-path dmabuf -n 40 --validate");
+}
+
 /// Runs that end before the server is asked for anything.
 #[test]
 fn a_gpu_that_can_not_be_had_is_named() {

@@ -126,7 +126,8 @@ impl Driver {
             return Err(Failure::NOT_SUPPORTED);
         }
         let known = kind == sys::CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD
-            && (flags == 0 || flags == sys::CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE);
+            && (flags == 0
+                || flags == sys::CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE && self.config.pcie_mapping);
         if !known || bytes == 0 || !pointer.is_multiple_of(PAGE) || !bytes.is_multiple_of(PAGE) {
             return Err(Failure::INVALID_VALUE);
         }

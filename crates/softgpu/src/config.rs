@@ -28,6 +28,8 @@ pub(crate) struct Config {
     pub(crate) pci: Vec<String>,
     /// Whether dma-bufs are given out.
     pub(crate) dma_buf: bool,
+    /// Whether dma-bufs may be asked to be mapped over PCIe, which drivers before CUDA 12.8 don't know.
+    pub(crate) pcie_mapping: bool,
     /// The GPUs that another process has for itself.
     pub(crate) exclusive: Vec<usize>,
     pub(crate) faults: Vec<FaultDescription>,
@@ -59,6 +61,7 @@ impl Default for Config {
             name: "Softgpu (host memory)".to_owned(),
             pci: Vec::new(),
             dma_buf: true,
+            pcie_mapping: true,
             exclusive: Vec::new(),
             faults: Vec::new(),
         }

@@ -35,12 +35,14 @@ impl Config {
                 self.pci = list(value, pci, "a PCI address is DOMAIN:BUS:DEVICE.FUNCTION, as 0000:17:00.0")?
             }
             "dma_buf" => self.dma_buf = on_or_off(value)?,
+            "pcie_mapping" => self.pcie_mapping = on_or_off(value)?,
             "exclusive" => {
                 self.exclusive = list(value, |word| word.parse().ok(), "GPUs are numbered from 0")?
             }
             "fail" => self.faults.push(fault(value)?),
             _ => {
-                return Err("there are gpus, memory, name, pci, dma_buf, exclusive, and fail".to_owned());
+                return Err("there are gpus, memory, name, pci, dma_buf, pcie_mapping, exclusive, and fail"
+                    .to_owned());
             }
         }
         Ok(())
@@ -127,11 +129,11 @@ mod tests {
     #[test]
     fn every_setting_reaches_its_place() {
         let text = "gpus 2; memory 512M; name A GPU; pci 0000:3b:00.0 0001:17:00.0; dma_buf off; exclusive 1; \
-                    fail cuMemAlloc_v2@2 CUDA_ERROR_OUT_OF_MEMORY; fail cuMemFree_v2 719;";
+                    pcie_mapping off; fail cuMemAlloc_v2@2 CUDA_ERROR_OUT_OF_MEMORY; fail cuMemFree_v2 719;";
         let config = Config::parse(text).unwrap();
         assert_eq!((config.gpus, config.memory, config.name.as_str()), (2, 512 << 20, "A GPU"));
         assert_eq!(config.pci, ["0000:3B:00.0", "0001:17:00.0"]);
-        assert_eq!((config.dma_buf, &config.exclusive[..]), (false, &[1][..]));
+        assert_eq!((config.dma_buf, config.pcie_mapping, &config.exclusive[..]), (false, false, &[1][..]));
         let once = When::Once(2);
         assert_eq!(
             config.faults[0],

@@ -47,6 +47,7 @@ const WAYS_OUT: &WaysOut = &[
     (&["--cpu-util"], "run the tool under perf stat or pidstat"),
     (&["--use-cuda-bus-id"], "--use-cuda takes a PCI address as well: --use-cuda=0000:17:00.0"),
     (&["--use-cuda-dmabuf"], "dma-buf is tried first; --cuda-path dmabuf allows nothing else"),
+    (&["--use-cuda-pcie-mapping"], "--cuda-path dmabuf-pcie: dma-bufs that are mapped over PCIe"),
     (&["--cuda-mem-type", "--gpu-touch", "--use-data-direct"],
         "GPU memory is plain device memory that no kernel touches, and the header says how it is reached: leave it out"),
     (&["--use-rocm*", "--use-neuron*", "--use-hl*", "--use-mlu*", "--use-musa*", "--use-opencl*", "--use-ib-dm-dmabuf"],

@@ -64,6 +64,16 @@ impl Gpu {
     }
 }
 
+/// How the memory of a dma-buf is mapped for whoever takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum DmabufMapping {
+    /// As the driver sees fit.
+    Drivers = 0,
+    /// Over PCIe, where the GPU has another link to the host's memory as well; from CUDA 12.8 on.
+    Pcie = sys::CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE,
+}
+
 impl Driver {
     /// The process's driver, loaded and initialised by the first call; later calls give the same, or the same failure.
     ///
@@ -129,7 +139,7 @@ impl Driver {
     ///
     /// # Errors
     /// [`ErrorKind::GpuDriver`] where the driver is older than CUDA 11.7, and the driver's refusal.
-    pub fn export_dmabuf(&self, address: u64, bytes: u64) -> Result<OwnedFd> {
+    pub fn export_dmabuf(&self, address: u64, bytes: u64, mapping: DmabufMapping) -> Result<OwnedFd> {
         const CALL: &str = "cuMemGetHandleForAddressRange";
         let export = self.table.cuMemGetHandleForAddressRange.ok_or_else(|| {
             Error::new(ErrorKind::GpuDriver, format!("the CUDA driver has no {CALL}"))
@@ -139,7 +149,7 @@ impl Driver {
         let mut fd = -1;
         let kind = sys::CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD;
         // SAFETY: a handle of that type is written as an int, which `fd` is.
-        let result = unsafe { export((&raw mut fd).cast(), address, bytes as usize, kind, 0) };
+        let result = unsafe { export((&raw mut fd).cast(), address, bytes as usize, kind, mapping as u64) };
         self.check(result, CALL)?;
         // SAFETY: the driver has made it for the caller, who closes it.
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{Buffer, MemoryKind};
-use crate::cuda::{DeviceBuffer, Driver, Gpu, GpuContext, GpuName, choose};
+use crate::cuda::{DeviceBuffer, DmabufMapping, Driver, Gpu, GpuContext, GpuName, choose};
 use crate::error::{Error, Result};
 use crate::node::{Distance, Topology};
 
@@ -16,6 +16,8 @@ use crate::node::{Distance, Topology};
 pub enum GpuPath {
     /// The driver exports the memory as a dma-buf, and the adapter's driver maps that: GPUDirect RDMA.
     Dmabuf,
+    /// The same with a mapping that goes over PCIe where the GPU has another link to the host's memory as well.
+    DmabufPcie,
     /// The adapter's driver asks a peer memory module (nvidia-peermem) for the memory: GPUDirect RDMA, the older way.
     Peermem,
     /// By way of host memory, which the GPU copies to and from.
@@ -27,6 +29,7 @@ impl GpuPath {
     pub fn name(self) -> &'static str {
         match self {
             Self::Dmabuf => "dmabuf",
+            Self::DmabufPcie => "dmabuf-pcie",
             Self::Peermem => "peermem",
             Self::Staged => "staged",
         }
@@ -36,6 +39,7 @@ impl GpuPath {
     pub fn words(self) -> &'static str {
         match self {
             Self::Dmabuf => "GPUDirect by dma-buf",
+            Self::DmabufPcie => "GPUDirect by dma-buf, mapped over PCIe",
             Self::Peermem => "GPUDirect by peer memory",
             Self::Staged => "staged through host memory",
         }
@@ -150,14 +154,14 @@ impl GpuMemory {
         self.context().gpu()
     }
 
-    /// All of it, in whole pages, as a dma-buf.
+    /// All of it, in whole pages, as a dma-buf, which is mapped so.
     ///
     /// # Errors
     /// The driver's, or that it is too old.
-    pub fn export_dmabuf(&self) -> Result<OwnedFd> {
+    pub fn export_dmabuf(&self, mapping: DmabufMapping) -> Result<OwnedFd> {
         self.context().bind()?;
         let bytes = self.len.next_multiple_of(GPU_PAGE);
-        self.context().driver().export_dmabuf(self.address(), bytes)
+        self.context().driver().export_dmabuf(self.address(), bytes, mapping)
     }
 }
 

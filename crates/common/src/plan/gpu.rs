@@ -17,6 +17,8 @@ pub enum GpuPathRequest {
     Auto,
     /// GPUDirect: the GPU's driver exports the memory as a dma-buf, which the adapter's driver maps
     Dmabuf,
+    /// GPUDirect: a dma-buf that is mapped over PCIe, where a GPU has another link to the host's memory (Grace)
+    DmabufPcie,
     /// GPUDirect: the adapter's driver asks a peer memory module (nvidia-peermem)
     Peermem,
     /// The GPU copies to and from host memory, which goes over the network
@@ -46,6 +48,7 @@ impl GpuPlan {
             (_, GpuPathRequest::Auto, false) => &[GpuPath::Dmabuf, GpuPath::Peermem],
             (_, GpuPathRequest::Auto, true) => &[GpuPath::Dmabuf, GpuPath::Peermem, GpuPath::Staged],
             (_, GpuPathRequest::Dmabuf, _) => &[GpuPath::Dmabuf],
+            (_, GpuPathRequest::DmabufPcie, _) => &[GpuPath::DmabufPcie],
             (_, GpuPathRequest::Peermem, _) => &[GpuPath::Peermem],
         }
     }
@@ -118,6 +121,7 @@ mod tests {
         );
         assert_eq!(auto.paths(Transport::Tcp), [Staged]);
         assert_eq!(both(GpuPathRequest::Peermem).paths(Transport::Rdma), [Peermem]);
+        assert_eq!(both(GpuPathRequest::DmabufPcie).paths(Transport::Rdma), [GpuPath::DmabufPcie]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 use super::registered::{Reached, Wanted};
-use crate::cuda::PinnedBuffer;
+use crate::cuda::{DmabufMapping, PinnedBuffer};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::{Buffer, EndBuffer, GpuMemory, GpuPath, Refusal};
 use crate::mr::Registrar;
@@ -33,11 +33,8 @@ pub(super) fn reach(
 
 fn reach_by(path: GpuPath, wanted: &Wanted, buffer: &Arc<EndBuffer>, memory: &GpuMemory) -> Result<Reached> {
     match path {
-        GpuPath::Dmabuf => {
-            // Registered memory stays; the descriptor is not needed after that.
-            let exported = memory.export_dmabuf()?;
-            wanted.register(buffer, Registrar::DmaBuf(exported.as_raw_fd()))
-        }
+        GpuPath::Dmabuf => reach_by_dmabuf(DmabufMapping::Drivers, wanted, buffer, memory),
+        GpuPath::DmabufPcie => reach_by_dmabuf(DmabufMapping::Pcie, wanted, buffer, memory),
         GpuPath::Peermem => wanted.register(buffer, Registrar::Plain),
         GpuPath::Staged => {
             let mirror = Arc::new(PinnedBuffer::new(memory.context(), memory.len() as usize)?);
@@ -45,6 +42,17 @@ fn reach_by(path: GpuPath, wanted: &Wanted, buffer: &Arc<EndBuffer>, memory: &Gp
             wanted.in_order().register(&mirror, Registrar::Plain)
         }
     }
+}
+
+fn reach_by_dmabuf(
+    mapping: DmabufMapping,
+    wanted: &Wanted,
+    buffer: &Arc<EndBuffer>,
+    memory: &GpuMemory,
+) -> Result<Reached> {
+    // Registered memory stays; the descriptor is not needed after that.
+    let exported = memory.export_dmabuf(mapping)?;
+    wanted.register(buffer, Registrar::DmaBuf(exported.as_raw_fd()))
 }
 
 #[cold]
@@ -58,7 +66,8 @@ fn none_worked(wanted: &Wanted, memory: &GpuMemory, refused: &[Refusal]) -> Erro
 /// What the answers say is missing.
 fn way_out(refused: &[Refusal], software: Option<&str>) -> String {
     let said = |path: GpuPath, word: &str| {
-        refused.iter().any(|refusal| refusal.path == path && refusal.why.contains(word))
+        let is = |tried| tried == path || (tried, path) == (GpuPath::DmabufPcie, GpuPath::Dmabuf);
+        refused.iter().any(|refusal| is(refusal.path) && refusal.why.contains(word))
     };
     let cause = if let Some(software) = software.filter(|_| said(GpuPath::Dmabuf, "EOPNOTSUPP")) {
         format!("{software} has no way to a GPU's memory")
@@ -71,6 +80,8 @@ fn way_out(refused: &[Refusal], software: Option<&str>) -> String {
     } else if said(GpuPath::Dmabuf, "EOPNOTSUPP") {
         "the adapter's driver or kernel registers no dma-bufs: use a newer one, or nvidia-peermem with --cuda-path peermem"
             .into()
+    } else if said(GpuPath::DmabufPcie, "INVALID_VALUE") {
+        "mappings over PCIe need a GPU driver for CUDA 12.8 or newer: --cuda-path dmabuf leaves the mapping to it".into()
     } else {
         "rdma-check shows what this node has".into()
     };
@@ -87,11 +98,13 @@ mod tests {
 
     #[test]
     fn what_is_missing_follows_from_what_was_said() {
-        use GpuPath::{Dmabuf, Peermem};
+        use GpuPath::{Dmabuf, DmabufPcie, Peermem};
         let way = |refused: &[Refusal]| way_out(refused, None);
         assert!(way(&[refusal(Dmabuf, "EOPNOTSUPP"), refusal(Peermem, "EFAULT")]).contains("nvidia-peermem"));
         assert!(way(&[refusal(Dmabuf, "EOPNOTSUPP")]).contains("registers no dma-bufs"));
         assert!(way(&[refusal(Peermem, "ENOMEM")]).contains("BAR1"));
+        assert!(way(&[refusal(DmabufPcie, "CUDA_ERROR_INVALID_VALUE")]).contains("CUDA 12.8"));
+        assert!(way(&[refusal(DmabufPcie, "EOPNOTSUPP")]).contains("registers no dma-bufs"));
         assert!(way(&[refusal(Dmabuf, "CUDA_ERROR")]).contains("rdma-check"));
         let soft = way_out(&[refusal(Dmabuf, "EOPNOTSUPP"), refusal(Peermem, "EFAULT")], Some("Soft-RoCE"));
         assert!(soft.contains("Soft-RoCE has no way"));

@@ -92,7 +92,7 @@ impl Registered {
     /// How it was registered, in words.
     pub(super) fn describe(&self) -> String {
         let call = match self.path() {
-            Some(GpuPath::Dmabuf) => "ibv_reg_dmabuf_mr",
+            Some(GpuPath::Dmabuf | GpuPath::DmabufPcie) => "ibv_reg_dmabuf_mr",
             _ => "ibv_reg_mr",
         };
         let ordering = if self.reached.is_strict { "strict ordering" } else { "relaxed ordering allowed" };
