@@ -261,8 +261,14 @@ impl Error {
     }
 }
 
+/// The kernel's own "not supported", which its drivers pass on though no C library knows it.
+const ENOTSUPP: i32 = 524;
+
 /// The name and number of an errno, as messages carry it: `ENOMEM (12), Out of memory`.
 pub fn show_errno(errno: i32) -> String {
+    if errno == ENOTSUPP {
+        return format!("ENOTSUPP ({errno}), Operation not supported");
+    }
     let known = nix::errno::Errno::from_raw(errno);
     let words = match known {
         // "… on transport endpoint" is of sockets, and this may be an adapter's.
@@ -329,5 +335,6 @@ mod tests {
     #[test]
     fn errno_has_name_number_and_words() {
         assert_eq!(show_errno(12), "ENOMEM (12), Out of memory");
+        assert_eq!(show_errno(524), "ENOTSUPP (524), Operation not supported");
     }
 }

@@ -80,6 +80,12 @@ fn way_out(refused: &[Refusal], software: Option<&str>) -> String {
     } else if said(GpuPath::Dmabuf, "EOPNOTSUPP") {
         "the adapter's driver or kernel registers no dma-bufs: use a newer one, or nvidia-peermem with --cuda-path peermem"
             .into()
+    } else if said(GpuPath::DmabufPcie, "NOT_SUPPORTED") {
+        "a GPU that has no link to the host but PCIe needs no such mapping: --cuda-path dmabuf goes over PCIe there".into()
+    } else if said(GpuPath::DmabufPcie, "ENOTSUPP") {
+        "the GPU's driver maps over PCIe only for an adapter with a path of its own to the GPU (dmesg has its word, \
+         NVRM): --cuda-path dmabuf, or another --ib-dev"
+            .into()
     } else if said(GpuPath::DmabufPcie, "INVALID_VALUE") {
         "mappings over PCIe need a GPU driver for CUDA 12.8 or newer: --cuda-path dmabuf leaves the mapping to it".into()
     } else {
@@ -104,6 +110,10 @@ mod tests {
         assert!(way(&[refusal(Dmabuf, "EOPNOTSUPP")]).contains("registers no dma-bufs"));
         assert!(way(&[refusal(Peermem, "ENOMEM")]).contains("BAR1"));
         assert!(way(&[refusal(DmabufPcie, "CUDA_ERROR_INVALID_VALUE")]).contains("CUDA 12.8"));
+        assert!(
+            way(&[refusal(DmabufPcie, "CUDA_ERROR_NOT_SUPPORTED (801)")]).contains("no link to the host but")
+        );
+        assert!(way(&[refusal(DmabufPcie, "ibv_reg_dmabuf_mr: ENOTSUPP (524)")]).contains("NVRM"));
         assert!(way(&[refusal(DmabufPcie, "EOPNOTSUPP")]).contains("registers no dma-bufs"));
         assert!(way(&[refusal(Dmabuf, "CUDA_ERROR")]).contains("rdma-check"));
         let soft = way_out(&[refusal(Dmabuf, "EOPNOTSUPP"), refusal(Peermem, "EFAULT")], Some("Soft-RoCE"));
