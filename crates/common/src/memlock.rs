@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::HostFiles;
+use crate::memory::LESS_MEMORY;
 use crate::units::ByteSize;
 
 /// Bit of `CAP_IPC_LOCK` in a capability mask (`linux/capability.h`).
@@ -80,7 +81,7 @@ impl LockedMemory {
         )
         .fact("memlock", self.describe())
         .fact("this run pins", format!("{need_shown} ({regions})"))
-        .hint(format!("{remedy}, or pin less with a smaller --size or fewer --qp"))
+        .hint(format!("{remedy}, or pin less with {LESS_MEMORY}"))
     }
 }
 

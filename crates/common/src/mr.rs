@@ -9,7 +9,7 @@ use crate::device::Context;
 use crate::error::{Error, ErrorKind, Result, show_io_error};
 use crate::host::HostFiles;
 use crate::memlock::LockedMemory;
-use crate::memory::{Buffer, MemoryKind};
+use crate::memory::{Buffer, LESS_MEMORY, MemoryKind};
 use crate::units::ByteSize;
 
 /// A protection domain; holds its device open.
@@ -260,7 +260,7 @@ fn registration_error(kind: MemoryKind, span: Span, context: &Context, registrar
     .fact("memlock", LockedMemory::of_this_process(&HostFiles::this_machine()).describe());
     match errno.raw_os_error() {
         Some(libc::ENOMEM) => {
-            error.hint("raise the locked-memory limit (ulimit -l), or use a smaller --size or fewer --qp")
+            error.hint(format!("raise the locked-memory limit (ulimit -l), or use {LESS_MEMORY}"))
         }
         _ => error,
     }

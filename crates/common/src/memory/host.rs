@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-use super::{Buffer, MemoryKind};
+use super::{Buffer, LESS_MEMORY, MemoryKind};
 use crate::error::{Error, ErrorKind, Result, show_errno};
 use crate::host::HostFiles;
 use crate::units::ByteSize;
@@ -41,7 +41,7 @@ impl HostBuffer {
                 ErrorKind::Memory,
                 format!("cannot allocate {} of {}: mmap: {}", ByteSize(len), kind.name(), show_errno(errno)),
             )
-            .hint("use a smaller --size or fewer --qp")
+            .hint(format!("use {LESS_MEMORY}"))
         };
         let (page, page_flags) = match kind {
             MemoryKind::Host => (1, MapFlags::empty()),
@@ -137,7 +137,7 @@ pub fn check_available(need: u64, regions: &str, files: &HostFiles) -> Result<()
             ),
         )
         .fact("this run needs", format!("{} ({regions})", ByteSize(need)))
-        .hint("use a smaller --size or fewer --qp")),
+        .hint(format!("use {LESS_MEMORY}"))),
         _ => Ok(()),
     }
 }

@@ -41,6 +41,9 @@ impl MemoryKind {
     }
 }
 
+/// What has a run need less memory, for hints.
+pub(crate) const LESS_MEMORY: &str = "a smaller --size or --working-set, or fewer --qp";
+
 /// What is asked for; an end gets a [`MemoryKind`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

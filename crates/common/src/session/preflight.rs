@@ -5,6 +5,7 @@ use crate::cuda::{Driver, GpuName, choose};
 use crate::device::{ChosenPort, DeviceLimits};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memlock::LockedMemory;
+use crate::memory::LESS_MEMORY;
 use crate::open_files;
 use crate::plan::{BufferLayout, Plan, Role, Transport};
 use crate::units::ByteSize;
@@ -47,7 +48,7 @@ fn check_gpu(gpu: &GpuName, need: u64) -> Result<()> {
             ByteSize(gpu.memory_bytes)
         ),
     )
-    .hint("use a smaller --size or fewer --qp"))
+    .hint(format!("use {LESS_MEMORY}")))
 }
 
 fn check_device(plan: &Plan, chosen: &ChosenPort) -> Result<()> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::registered::{Reached, Wanted};
 use crate::cuda::{DmabufMapping, PinnedBuffer};
 use crate::error::{Error, ErrorKind, Result};
-use crate::memory::{Buffer, EndBuffer, GpuMemory, GpuPath, Refusal};
+use crate::memory::{Buffer, EndBuffer, GpuMemory, GpuPath, LESS_MEMORY, Refusal};
 use crate::mr::Registrar;
 use crate::plan::{Plan, Transport};
 
@@ -72,7 +72,7 @@ fn way_out(refused: &[Refusal], software: Option<&str>) -> String {
     let cause = if let Some(software) = software.filter(|_| said(GpuPath::Dmabuf, "EOPNOTSUPP")) {
         format!("{software} has no way to a GPU's memory")
     } else if said(GpuPath::Dmabuf, "ENOMEM") || said(GpuPath::Peermem, "ENOMEM") {
-        "the GPU's BAR may have no room (nvidia-smi -q: BAR1 Memory Usage): use a smaller --size or fewer --qp".into()
+        format!("the GPU's BAR may have no room (nvidia-smi -q: BAR1 Memory Usage): use {LESS_MEMORY}")
     } else if said(GpuPath::Peermem, "EFAULT") {
         "no peer memory module answers for the GPU: modprobe nvidia-peermem, on a driver stack that has it; dma-bufs need \
          the GPU driver's open kernel modules, Linux 5.12, and an adapter's driver that registers them"
