@@ -4,7 +4,6 @@
 
 mod collectives;
 mod port;
-mod words;
 mod writes;
 
 use linkproof_common::args::{Parse, parse};
@@ -18,8 +17,17 @@ use linkproof_common::units::ByteSize;
 use serde::{Deserialize, Serialize};
 
 use self::collectives::Collectives;
-pub(crate) use self::words::words;
 use self::writes::Writes;
+
+/// The words of a command line, as a shell parts them.
+///
+/// # Errors
+/// [`ErrorKind::Usage`] where a quote is not closed.
+pub(crate) fn words(text: &str) -> Result<Vec<String>> {
+    shlex::split(text).ok_or_else(|| {
+        Error::new(ErrorKind::Usage, "--for: a quote is not closed, or nothing follows a backslash")
+    })
+}
 
 /// A command line, understood.
 #[derive(Clone, Debug)]

@@ -87,6 +87,7 @@ fn a_command_line_is_refused_as_its_tool_would() {
     assert!(refusal("write-bw -s 2Q").what.contains("\"Q\" is no unit of size"));
     assert!(refusal("ib_write_bw -a").what.contains("is no tool whose runs are known here"));
     assert!(refusal("write-bw 'a").what.contains("quote"));
+    assert!(Claim::of("/opt/bin/write-bw -d 'mlx5_0' \"node b\"").is_ok());
     assert_eq!(refusal("write-bw --help").kind, ErrorKind::Usage);
 }
 
