@@ -1,6 +1,6 @@
 //! perftest's own tools over the software device: programs that know nothing of it, by way of LD_PRELOAD.
 
-use linkproof_tests::{Finished, Tool, free_port, imports, installed, library, skip, wait_for_listener};
+use linkproof_tests::{Finished, Tool, free_port, imports, installed, skip, wait_for_listener};
 
 /// A run of perftest's `program` on both ends; `None`, and a reason printed, where it isn't installed.
 fn run(test: &str, program: &str, options: &str) -> Option<Finished> {
@@ -14,14 +14,8 @@ fn run_with(test: &str, program: &str, options: &str, clients: &str) -> Option<F
         return None;
     }
     let port = free_port();
-    let end = || {
-        let preload = format!("LD_PRELOAD={}", library("softnic").display());
-        Tool::program(std::path::Path::new("/usr/bin/env"))
-            .arg(preload)
-            .arg(format!("LINKPROOF_SOFTNIC=fabric=perftest-{port}"))
-            .arg(program)
-            .args(&format!("-d soft0 -p {port} -F {options}"))
-    };
+    let end =
+        || Tool::perftest(program, &format!("perftest-{port}"), "").args(&format!("-p {port} {options}"));
     let server = end().start();
     // Its words stay in a buffer until it ends.
     wait_for_listener(port);

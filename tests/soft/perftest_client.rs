@@ -2,9 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use linkproof_tests::{
-    Finished, Running, SOON, StrangeClient, Tool, free_port, installed, library, skip, softgpu,
-};
+use linkproof_tests::{Finished, Running, SOON, StrangeClient, Tool, free_port, installed, skip, softgpu};
 use serde_json::Value;
 
 /// Our server on a fabric of its own.
@@ -43,13 +41,8 @@ impl Server {
     /// perftest's client, on its way.
     fn start(&self, program: &str, options: &str) -> Running {
         let Self { port, device, .. } = self;
-        Tool::program(std::path::Path::new("/usr/bin/env"))
-            .arg(format!("LD_PRELOAD={}", library("softnic").display()))
-            .arg(format!("LINKPROOF_SOFTNIC=fabric=client-{port}; {device}"))
-            // softnic needs it where the other end's memory is a GPU's.
-            .arg(format!("LINKPROOF_CUDA={}", softgpu().display()))
-            .arg(program)
-            .args(&format!("-d soft0 -p {port} -F {options} 127.0.0.1"))
+        Tool::perftest(program, &format!("client-{port}"), device)
+            .args(&format!("-p {port} {options} 127.0.0.1"))
             .start()
     }
 

@@ -1,8 +1,6 @@
 //! Our client measures against perftest's own server.
 
-use linkproof_tests::{
-    Finished, Running, Tool, free_port, installed, library, skip, softgpu, wait_for_listener,
-};
+use linkproof_tests::{Finished, Running, Tool, free_port, installed, skip, softgpu, wait_for_listener};
 use serde_json::Value;
 
 /// A perftest server on a fabric of its own, and how our client of the same kind reaches it.
@@ -26,13 +24,8 @@ impl Perftest {
         }
         let tool = if program == "ib_write_lat" { "write-lat" } else { "write-bw" };
         let port = free_port();
-        let server = Tool::program(std::path::Path::new("/usr/bin/env"))
-            .arg(format!("LD_PRELOAD={}", library("softnic").display()))
-            .arg(format!("LINKPROOF_SOFTNIC=fabric=server-{port}; {device}"))
-            // softnic needs it where the other end's memory is a GPU's.
-            .arg(format!("LINKPROOF_CUDA={}", softgpu().display()))
-            .arg(program)
-            .args(&format!("-d soft0 -p {port} -F {options}"))
+        let server = Tool::perftest(program, &format!("server-{port}"), device)
+            .args(&format!("-p {port} {options}"))
             .start();
         wait_for_listener(port);
         Some(Self { server, port, tool })

@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::capture::Capture;
-use crate::{SOON, binary, library, rdma_devices, schema};
+use crate::{SOON, binary, library, rdma_devices, schema, softgpu};
 
 /// How often a test looks whether a process has ended once its streams are closed.
 const LOOK_AROUND: Duration = Duration::from_millis(2);
@@ -50,6 +50,16 @@ impl Tool {
             .args("-d soft0")
             .env("LINKPROOF_IBVERBS", library("softnic"))
             .env("LINKPROOF_SOFTNIC", format!("fabric={fabric}; {devices}"))
+    }
+
+    /// perftest's `program` on the same device; its memory is the host's, and the other end's may be a GPU's.
+    pub fn perftest(program: &str, fabric: &str, devices: &str) -> Self {
+        Self::program(Path::new("/usr/bin/env"))
+            .arg(format!("LD_PRELOAD={}", library("softnic").display()))
+            .arg(format!("LINKPROOF_SOFTNIC=fabric={fabric}; {devices}"))
+            .arg(format!("LINKPROOF_CUDA={}", softgpu().display()))
+            .arg(program)
+            .args("-d soft0 -F")
     }
 
     /// Adds arguments, split at spaces.
