@@ -82,6 +82,12 @@ fn what_other_devices_have_is_not_this_runs_concern() {
 }
 
 #[test]
+fn words_are_parted_as_a_shell_does() {
+    assert_eq!(words("  a 'b c'  d\"e f\" ''").unwrap(), ["a", "b c", "de f", ""]);
+    assert_eq!(words(r"a\ b").unwrap(), ["a b"]);
+}
+
+#[test]
 fn a_command_line_is_refused_as_its_tool_would() {
     let refusal = |text: &str| Claim::of(text).unwrap_err();
     assert!(refusal("write-bw -s 2Q").what.contains("\"Q\" is no unit of size"));
