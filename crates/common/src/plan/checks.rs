@@ -97,17 +97,17 @@ impl Plan {
     /// With room for one message there would be no turns.
     fn check_working_set(&self) -> Result<()> {
         let Some(room) = self.working_set_bytes else { return Ok(()) };
-        let largest = self.largest();
         if self.traffic == Traffic::PingPong {
             return Err(usage(
                 "--working-set is for bandwidth: ends that write in turn do it in one place".to_owned(),
             ));
         }
-        if self.slots(largest).count < 2 || room > MAX_WORKING_SET {
+        let slots = self.slots(self.largest());
+        if slots.count < 2 || room > MAX_WORKING_SET {
             let what = format!(
                 "--working-set is {}; it can be twice the largest message, here {}, to {}",
                 ByteSize(room),
-                ByteSize(2 * largest.next_multiple_of(64)),
+                ByteSize(2 * slots.stride),
                 ByteSize(MAX_WORKING_SET)
             );
             return Err(usage(what));
