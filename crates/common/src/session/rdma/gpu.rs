@@ -65,28 +65,29 @@ fn none_worked(wanted: &Wanted, memory: &GpuMemory, refused: &[Refusal]) -> Erro
 
 /// What the answers say is missing.
 fn way_out(refused: &[Refusal], software: Option<&str>) -> String {
-    let said = |path: GpuPath, word: &str| {
-        let is = |tried| tried == path || (tried, path) == (GpuPath::DmabufPcie, GpuPath::Dmabuf);
-        refused.iter().any(|refusal| is(refusal.path) && refusal.why.contains(word))
+    let said = |paths: &[GpuPath], word: &str| {
+        refused.iter().any(|refusal| paths.contains(&refusal.path) && refusal.why.contains(word))
     };
-    let cause = if let Some(software) = software.filter(|_| said(GpuPath::Dmabuf, "EOPNOTSUPP")) {
+    let (peermem, over_pcie) = (&[GpuPath::Peermem], &[GpuPath::DmabufPcie]);
+    let dmabufs = &[GpuPath::Dmabuf, GpuPath::DmabufPcie];
+    let cause = if let Some(software) = software.filter(|_| said(dmabufs, "EOPNOTSUPP")) {
         format!("{software} has no way to a GPU's memory")
-    } else if said(GpuPath::Dmabuf, "ENOMEM") || said(GpuPath::Peermem, "ENOMEM") {
+    } else if said(dmabufs, "ENOMEM") || said(peermem, "ENOMEM") {
         format!("the GPU's BAR may have no room (nvidia-smi -q: BAR1 Memory Usage): use {LESS_MEMORY}")
-    } else if said(GpuPath::Peermem, "EFAULT") {
+    } else if said(peermem, "EFAULT") {
         "no peer memory module answers for the GPU: modprobe nvidia-peermem, on a driver stack that has it; dma-bufs need \
          the GPU driver's open kernel modules, Linux 5.12, and an adapter's driver that registers them"
             .into()
-    } else if said(GpuPath::Dmabuf, "EOPNOTSUPP") {
+    } else if said(dmabufs, "EOPNOTSUPP") {
         "the adapter's driver or kernel registers no dma-bufs: use a newer one, or nvidia-peermem with --cuda-path peermem"
             .into()
-    } else if said(GpuPath::DmabufPcie, "NOT_SUPPORTED") {
+    } else if said(over_pcie, "NOT_SUPPORTED") {
         "a GPU that has no link to the host but PCIe needs no such mapping: --cuda-path dmabuf goes over PCIe there".into()
-    } else if said(GpuPath::DmabufPcie, "ENOTSUPP") {
+    } else if said(over_pcie, "ENOTSUPP") {
         "the GPU's driver maps over PCIe only for an adapter with a path of its own to the GPU (dmesg has its word, \
          NVRM): --cuda-path dmabuf, or another --ib-dev"
             .into()
-    } else if said(GpuPath::DmabufPcie, "INVALID_VALUE") {
+    } else if said(over_pcie, "INVALID_VALUE") {
         "mappings over PCIe need a GPU driver for CUDA 12.8 or newer: --cuda-path dmabuf leaves the mapping to it".into()
     } else {
         "rdma-check shows what this node has".into()
